@@ -1,0 +1,114 @@
+"""Settings from a script's own first lines, from config files and from the command line, all checked.
+
+    python train.py config/geo3k.py config/gspo.py --tau=0.6      files in order, then flags: the last word wins
+    python train.py --help                                        every setting with its default and its comment
+
+A script lists its settings as plain assignments (`tau = 0.8  # what it means`) above its call of configure(). A config
+file is a small Python file that assigns some of them; it is run, so use only files you trust. Unlike a bare exec() of
+files, every name must exist, every value must have the type of the default, and a mistake names key, value and remedy.
+"""
+import ast
+import difflib
+import io
+import os
+import runpy
+import sys
+import tokenize
+from pathlib import Path
+
+
+def fail(message):
+    """End the program with one line on stderr; under torchrun only rank 0 speaks."""
+    sys.exit(f'error: {message}' if os.environ.get('RANK', '0') == '0' else 1)
+
+
+def read_settings(script):
+    """The assignments above configure() in `script` -> {name: (default, comment, heading)}, in the order written."""
+    source = Path(script).read_text(encoding='utf-8')
+    comments = {token.start: token.string.lstrip('# ').strip()
+                for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type == tokenize.COMMENT}
+    trailing = {line: text for (line, column), text in comments.items() if column > 0}
+    settings, heading = {}, ''
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.Assign):
+            continue
+        if isinstance(node.value, ast.Call):  # config = configure(...): the end of the settings
+            break
+        heading = comments.get((node.lineno - 1, 0), heading)
+        settings[node.targets[0].id] = (ast.literal_eval(node.value), trailing.get(node.end_lineno, ''), heading)
+    return settings
+
+
+def check(key, value, default, where):
+    """`value` as the type of `default` (int is fine for float, 1e3 for int); a default of None takes anything."""
+    if type(default) is float and type(value) is int:
+        return float(value)
+    if type(default) is int and type(value) is float and value.is_integer():
+        return int(value)
+    if default is not None and type(value) is not type(default):
+        fail(f'{key} = {value!r} ({where}) is {type(value).__name__}; it must be {type(default).__name__}, '
+             f'for example {key} = {default!r}')
+    return value
+
+
+def parse(key, text, default, where):
+    """The text behind `--key=` -> a value: strings stay strings, true / false may be lower case."""
+    if isinstance(default, str):
+        return text
+    try:
+        value = {'true': True, 'false': False}.get(text.lower())
+        value = ast.literal_eval(text) if value is None else value
+    except (ValueError, SyntaxError):
+        value = text  # not a literal: right only for a setting whose default is None; check() refuses it elsewhere
+    return check(key, value, default, where)
+
+
+def print_help(script, settings):
+    print(f'usage: python {Path(script).name} [config/FILE.py ...] [--key=value ...]', end='')
+    shown = None
+    for key, (default, comment, heading) in settings.items():
+        if heading != shown:
+            print(f'\n{heading}')
+            shown = heading
+        print(f'  --{key + "=" + repr(default):<42} {comment}')
+
+
+def configure(*scripts, argv=None, base=None):
+    """The settings of `scripts` (the first is the one that runs) -> {name: value}.
+
+    Defaults come first, then `base` (a checkpoint's own settings), then files and flags of `argv` in order. Anything
+    unknown or of a wrong type ends the program with an error that names the key, the value and what to do.
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    settings = {}
+    for script in reversed(scripts):  # the script that runs has the last word on a shared name
+        settings.update(read_settings(script))
+    if '--help' in argv or '-h' in argv:
+        print_help(scripts[0], settings)
+        sys.exit(0)
+    config = {key: default for key, (default, _, _) in settings.items()}
+    config.update({key: value for key, value in (base or {}).items() if key in config})
+
+    def known(key, where):
+        if key not in settings:
+            near = difflib.get_close_matches(key, settings, n=1)
+            fail(f'unknown setting {key!r} in {where}' + (f': did you mean {near[0]!r}?' if near else '')
+                 + f' (python {Path(scripts[0]).name} --help lists all)')
+        return settings[key][0]
+
+    files = [word for word in argv if not word.startswith('--')]
+    for file in files:
+        if not Path(file).is_file():
+            fail(f'config file {file!r} does not exist; flags are written --key=value')
+        for key, value in runpy.run_path(file).items():
+            if not key.startswith('_') and not hasattr(value, '__name__'):  # imports and functions are no settings
+                config[key] = check(key, value, known(key, file), file)
+    for word in argv:
+        if word in files:
+            continue
+        key, equals, text = word[2:].partition('=')  # only the first '=' splits
+        default = known(key, 'the command line')
+        if not equals and default is not True and default is not False:
+            fail(f'--{key} needs a value: --{key}={default!r}')
+        config[key] = parse(key, text if equals else 'true', default, 'the command line')
+    return config

@@ -1,0 +1,115 @@
+"""
+Rewards -> advantages; log-probs -> per-token loss -> scalar. Functions of tensors, no model, no settings.
+
+GRPO, DAPO and GSPO are one loss with different knobs (Eq. 1 of the FastRL paper and its relatives):
+    GRPO  ratio='token'            clip 0.2 / 0.3    KL (k3)   average 'token' (Eq. 1 as printed: 'seq')
+    DAPO  ratio='token'            clip 0.2 / 0.28   no KL     average 'token'
+    GSPO  ratio='sequence[_token]' clip 3e-4 / 4e-4  no KL     average 'seq'
+Beyond the papers: the ratio's exponent is clamped, negative advantages may have a dual clip, equal rewards
+give advantages of exactly 0. Letters: N trajectories, K kept after pruning, T response length.
+Masked positions are selected away, never multiplied by 0: inf and nan there reach neither loss nor gradient.
+"""
+import torch
+
+
+def group_advantages(rewards, owner, eps=1e-6):
+    """A_i = (r_i - mean) / (std + eps) among the rollouts of one question, unbiased std (Eq. 5).
+
+    rewards [1, 0, 0.5, 0.5]
+    owner   [7, 7, 3, 3]       which question a rollout answers: any integers in any order
+    ->      [0.707, -0.707, 0, 0]
+    """
+    advantages = torch.zeros_like(rewards)                                # [N]
+    for question in owner.unique():
+        rows = owner == question                                          # [N]
+        group = rewards[rows]                                             # [G]
+        # Rewards that are equal, or a few roundings apart, say nothing, and neither does a group of one. In
+        # float32 a mean may be off by 6e-8, no little against eps: eight times 0.9 would get -0.056 each.
+        noise = 4 * torch.finfo(group.dtype).eps * group.abs().max()
+        if group.max() - group.min() <= noise:
+            continue
+        advantages[rows] = (group - group.mean()) / (group.std() + eps)
+    return advantages
+
+
+def policy_loss(logps, old_logps, advantages, mask, *, ratio='token', clip_low, clip_high, dual_clip=None):
+    """Clipped policy-gradient loss per token, not yet averaged -> (loss [K, T], stats).
+
+    logps, old_logps, mask [K, T]; advantages [K], or [K, T] if they differ inside a response.
+    ratio: 'token'; 'sequence', one per response (GSPO); 'sequence_token', that value, gradient per token.
+    dual_clip: a negative advantage costs at most dual_clip * |A| (None: no limit).
+    stats: detached [K, T], 0 where masked; average(stats[name], mask, count=...) adds up over micro-batches.
+    """
+    mask = mask.bool()
+    if advantages.dim() == 1:
+        advantages = advantages[:, None]                                  # [K, 1]
+    advantages = torch.where(mask, advantages, 0)                         # [K, T]
+    diff = torch.where(mask, logps - old_logps.detach(), 0)               # [K, T]
+    if ratio == 'token':
+        log_ratio = diff                                                  # [K, T]
+    elif ratio in ('sequence', 'sequence_token'):
+        log_ratio = diff.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)   # [K, 1]
+        if ratio == 'sequence_token':
+            log_ratio = log_ratio.detach() + diff - diff.detach()         # [K, T]
+    else:
+        raise ValueError(f"ratio={ratio!r}: use 'token', 'sequence' or 'sequence_token'")
+    rho = log_ratio.clamp(-20, 20).exp()                                  # [K, T] or [K, 1]
+    # The larger of the two losses: leaving the clip range in the direction of the advantage earns nothing.
+    loss = torch.maximum(-rho * advantages, -rho.clamp(1 - clip_low, 1 + clip_high) * advantages)
+    low = (advantages < 0) & (rho < 1 - clip_low)                         # [K, T]
+    high = (advantages > 0) & (rho > 1 + clip_high)                       # [K, T]
+    dual = torch.zeros_like(mask)                                         # [K, T]
+    if dual_clip is not None:
+        dual = (advantages < 0) & (loss > -dual_clip * advantages)
+        loss = torch.where(dual, -dual_clip * advantages, loss)
+    stats = {'clip_fraction': low | high, 'clip_low': low, 'clip_high': high, 'clip_dual': dual,
+             'approx_kl': -diff}
+    return loss, {name: value.detach().to(logps.dtype) for name, value in stats.items()}
+
+
+def kl_penalty(logps, ref_logps, kind='k3'):
+    """Per-token estimate of KL(policy || reference) [K, T], from d = ref_logps - logps.
+
+    k3: exp(d) - d - 1 with d clamped to [-20, 20] and the result to [-10, 10]; k1: -d; abs: |d|; k2: d^2 / 2.
+    """
+    diff = ref_logps.detach() - logps                                     # [K, T]
+    # inf and nan stay visible in the value but pass no gradient, so that average() can mask both away.
+    diff = torch.where(diff.isfinite(), diff, diff.detach())
+    if kind == 'k3':
+        diff = diff.clamp(-20, 20)
+        return (diff.exp() - diff - 1).clamp(-10, 10)
+    if kind == 'k1':
+        return -diff
+    if kind == 'abs':
+        return diff.abs()
+    if kind == 'k2':
+        return diff.square() / 2
+    raise ValueError(f"kind={kind!r}: use 'k3', 'k1', 'abs' or 'k2'")
+
+
+def average(values, mask, how='token', count=None):
+    """[K, T] -> scalar: the mean over tokens ('token'), or over responses of their token means ('seq').
+
+    count: tokens or responses of the whole update, over all micro-batches and ranks: each part then gives its
+    share of one mean, and 1 x 8 rows or 8 x 1 row add up to the same gradient. Where ranks get averaged
+    afterwards (DDP) pass count / world_size. None: this batch is all there is. Nothing to average gives 0.
+    A response without tokens adds 0 to the 'seq' sum; it counts as a response only where count is None.
+    """
+    mask = mask.bool()
+    values = torch.where(mask, values, 0)                                 # [K, T]
+    if how == 'token':
+        total, here = values.sum(), mask.sum()
+    elif how == 'seq':
+        total, here = (values.sum(1) / mask.sum(1).clamp(min=1)).sum(), len(mask)
+    else:
+        raise ValueError(f"how={how!r}: use 'token' or 'seq'")
+    count = here if count is None else count
+    return total / (count if count > 0 else 1)
+
+
+def overlong_penalty(lengths, max_length, buffer, factor=1.0):
+    """DAPO's soft punishment, added to rewards [N]: 0 until the last `buffer` tokens, -factor at the end."""
+    if not 0 <= buffer <= max_length:
+        raise ValueError(f"buffer={buffer}: use 0 (punish only beyond max_length) to max_length={max_length}")
+    excess = (lengths - (max_length - buffer)).clamp(min=0)               # [N]
+    return -factor * (excess / max(buffer, 1)).clamp(max=1)

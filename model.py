@@ -1,0 +1,327 @@
+"""The policy: load it, encode prompts for it, take log-probs with it, step it, save it.
+
+    model, processor = load('Qwen/Qwen2.5-VL-7B-Instruct', dtype=torch.bfloat16, device='cuda')
+    policy = Policy(model, temperature=1.0)
+    logps, entropy = policy(prompts, owner, ids, mask)        # all [K, T], for rollouts of `prompts` (a list of encoded ones)
+
+Any transformers checkpoint with a causal language model, with or without pictures, goes through the Auto classes. A
+prompt is computed once and its key-value cache fans out to all its responses (`prefill`, then `extend`): rollouts,
+old and reference log-probs and updates all do so. Where the cache of an architecture can not be repeated, or with
+gradient checkpointing, full sequences take over. Logits exist for a chunk of response tokens at a time, never as [K, T, V].
+
+Sizes: Q prompts, P prompt length, K responses, T response length, H hidden, V vocabulary, M response tokens of a batch.
+"""
+import json
+import os
+import shutil
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.optim.adamw import adamw
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoConfig, AutoImageProcessor, AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers import AutoProcessor, AutoTokenizer, DynamicCache
+from transformers.cache_utils import DynamicLayer
+
+LOGITS_AT_ONCE = 2 ** 25  # fp32 numbers of one chunk of logits: 128 MiB, 220 tokens of a 152k vocabulary
+
+# -------------------------------------------------------------------------------------------------- load and save
+
+
+class PictureProcessor:
+    """Image processor + tokenizer behind a processor's call signature, for Qwen-VL checkpoints without torchvision."""
+
+    def __init__(self, image_processor, tokenizer):
+        self.image_processor, self.tokenizer = image_processor, tokenizer
+        self.chat_template = tokenizer.chat_template
+        self.apply_chat_template, self.decode = tokenizer.apply_chat_template, tokenizer.decode
+
+    def __call__(self, text, images=None, return_tensors='pt', **tokenizer_settings):
+        pixels = dict(self.image_processor(images=images, return_tensors=return_tensors)) if images else {}
+        picture = self.tokenizer.convert_tokens_to_ids('<|image_pad|>')
+        merged = [int(grid.prod()) // self.image_processor.merge_size ** 2 for grid in pixels.get('image_grid_thw', [])]
+        ids = []
+        for token in self.tokenizer(text[0], **tokenizer_settings)['input_ids']:
+            ids += [picture] * merged.pop(0) if token == picture else [token]  # one placeholder per merged patch
+        ids = torch.tensor([ids])
+        return {'input_ids': ids, 'attention_mask': torch.ones_like(ids), 'mm_token_type_ids': (ids == picture).int(),
+                **pixels}
+
+    def save_pretrained(self, folder):
+        self.image_processor.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
+
+
+def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa', min_pixels=0, max_pixels=0,
+         trust_remote_code=False):
+    """Folder, Hub id or .gguf file -> (model in eval mode without dropout, processor or tokenizer).
+
+    `min_pixels` / `max_pixels` (0: as the checkpoint says) bound the area to which pictures are resized.
+    """
+    source, extra = init_from, {'trust_remote_code': trust_remote_code}
+    if str(init_from).endswith('.gguf'):
+        source, extra['gguf_file'] = str(Path(init_from).parent), Path(init_from).name
+    config = AutoConfig.from_pretrained(source, **extra)
+    pictures = hasattr(config, 'vision_config')
+    Auto = AutoModelForImageTextToText if pictures else AutoModelForCausalLM
+    model = Auto.from_pretrained(source, dtype=dtype, attn_implementation=attn_implementation, **extra).to(device).eval()
+    for module in model.modules():  # dropout would make old, new and reference log-probs three different networks
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name in ('attention_dropout', 'dropout'):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    if not pictures:
+        return model, AutoTokenizer.from_pretrained(source, **extra)
+    try:
+        processor = AutoProcessor.from_pretrained(source, **extra)
+    except ImportError:  # the Qwen-VL processors want torchvision for videos; pictures do without
+        processor = PictureProcessor(AutoImageProcessor.from_pretrained(source), AutoTokenizer.from_pretrained(source))
+    size = processor.image_processor.size
+    if min_pixels or max_pixels:
+        processor.image_processor.size = {'shortest_edge': min_pixels or size['shortest_edge'],
+                                          'longest_edge': max_pixels or size['longest_edge']}
+    return model, processor
+
+
+def setup(config):
+    """Process group and placement from the settings -> keyword arguments of load(), 'auto' resolved."""
+    cuda = config['device'] == 'cuda' or config['device'] == 'auto' and torch.cuda.is_available()
+    device = torch.device(f'cuda:{os.environ.get("LOCAL_RANK", 0)}' if cuda else 'cpu')
+    if cuda:
+        torch.cuda.set_device(device)
+    if int(os.environ.get('WORLD_SIZE', 1)) > 1:
+        dist.init_process_group('nccl' if cuda else 'gloo', timeout=timedelta(hours=1))  # a long evaluation is no failure
+    dtype = {'auto': 'bfloat16' if cuda else 'float32'}.get(config['dtype'], config['dtype'])
+    names = ('attn_implementation', 'min_pixels', 'max_pixels', 'trust_remote_code')
+    return dict(device=device, dtype=getattr(torch, dtype), **{name: config[name] for name in names})
+
+
+def tokenizer_of(processor):
+    return getattr(processor, 'tokenizer', processor)
+
+
+def end_ids(model, processor):
+    """Every id that ends a response: those of the generation config, the model's and the tokenizer's."""
+    named = [model.generation_config.eos_token_id, model.config.get_text_config().eos_token_id,
+             tokenizer_of(processor).eos_token_id]
+    return sorted({i for ids in named if ids is not None for i in (ids if isinstance(ids, (list, tuple)) else [ids])})
+
+
+def save(folder, model, processor, state, optimizer=None):
+    """Write a checkpoint: weights, config, tokenizer, `state.json`, and with `optimizer` each rank's shard of it.
+
+    All ranks call it. It is written aside and renamed when complete, so a folder of this name is never half of one.
+    """
+    folder = Path(folder)
+    aside = folder.with_name(folder.name + '.tmp')
+    rank, wait = (dist.get_rank(), dist.barrier) if dist.is_initialized() else (0, lambda: None)
+    if rank == 0:
+        shutil.rmtree(aside, ignore_errors=True)
+        model.save_pretrained(aside)
+        processor.save_pretrained(aside)
+        (aside / 'state.json').write_text(json.dumps(state, indent=1))
+    wait()
+    if optimizer is not None:
+        torch.save({'optimizer': getattr(optimizer, 'optim', optimizer).state_dict(), 'rng': torch.get_rng_state()},
+                   aside / f'rank{rank}.pt')
+        wait()
+    if rank == 0:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(aside, folder)
+
+
+def load_optimizer(folder, optimizer):
+    """This rank's shard of the optimizer and its random state, as save() wrote them."""
+    rank = dist.get_rank() if dist.is_initialized() else 0
+    shard = torch.load(Path(folder, f'rank{rank}.pt'), weights_only=True, map_location='cpu')
+    getattr(optimizer, 'optim', optimizer).load_state_dict(shard['optimizer'])
+    torch.set_rng_state(shard['rng'])
+
+
+# ---------------------------------------------------------------------------------------------------- prompt batches
+
+
+def collate(prompts, device):
+    """Encoded prompts (dicts of unpadded tensors) -> one left-padded batch; pictures stay a flat list in row order.
+
+    [{'input_ids': [5, 6, 7]}, {'input_ids': [8]}] -> input_ids [[5, 6, 7], [0, 0, 8]], attention_mask [[1, 1, 1], [0, 0, 1]]
+    """
+    longest = max(len(prompt['input_ids']) for prompt in prompts)
+    batch = {}
+    for key in {key for prompt in prompts for key in prompt}:
+        values = [prompt[key] for prompt in prompts if key in prompt]
+        if key in ('input_ids', 'attention_mask', 'mm_token_type_ids', 'token_type_ids'):
+            values = [nn.functional.pad(value, (longest - len(value), 0)) for value in values]
+            batch[key] = torch.stack(values).to(device)  # [Q, P]
+        else:
+            batch[key] = torch.cat(values).to(device)  # patches, grids: as many rows as the pictures have
+    return batch
+
+
+class Policy(nn.Module):
+    """A causal language model as a distribution over responses: softmax(logits / temperature) without the forbidden ids."""
+
+    def __init__(self, model, temperature=1.0, share_prefix=True):
+        super().__init__()
+        self.model, self.temperature = model, temperature
+        self.body, self.head = model.base_model, model.get_output_embeddings()
+        self.vision = getattr(self.body, 'visual', getattr(self.body, 'vision_tower', None))
+        text_config = model.config.get_text_config()
+        self.can_share = all(type(layer) is DynamicLayer for layer in DynamicCache(config=text_config).layers)
+        self.share_prefix = share_prefix and self.can_share
+
+        # picture and video placeholders must never be sampled: they would ask for pictures that are not there
+        marks = [value for key, value in model.config.to_dict().items() if key.endswith(('_token_id', '_token_index'))
+                 and key.startswith(('image', 'video', 'vision', 'audio', 'boi', 'eoi')) and isinstance(value, int)]
+        forbidden = torch.zeros(self.head.weight.shape[0], dtype=torch.bool, device=model.device)  # [V]
+        forbidden[[i for i in marks if i < len(forbidden)]] = True
+        self.register_buffer('forbidden', forbidden, persistent=False)
+        self.eval()  # train mode only switches gradient checkpointing on: there is no dropout
+        self.check_head()
+
+    @torch.no_grad()
+    def check_head(self):
+        """Refuse architectures whose logits are more than head(last hidden state), e.g. scaled or capped ones."""
+        ids = torch.arange(3, device=self.model.device)[None]
+        plain = self.head(self.body(input_ids=ids, use_cache=False).last_hidden_state)
+        if not torch.allclose(plain, self.model(input_ids=ids, use_cache=False).logits, rtol=1e-2, atol=1e-3):
+            raise ValueError(f'{type(self.model).__name__} transforms its logits after the output head: '
+                             'apply the same transform in Policy.logits (model.py)')
+
+    def logits(self, hidden, temperature=None):
+        """[..., H] -> [..., V] in fp32 at `temperature` (None: the training one), forbidden ids at minus infinity."""
+        logits = self.head(hidden).float() / (temperature or self.temperature)  # greedy (0) works at any temperature
+        return logits.masked_fill(self.forbidden, torch.finfo(torch.float32).min)
+
+    def positions(self, batch):
+        """Prompt batch -> its position ids ([Q, P], or [3, Q, P] for M-RoPE) and the position of the next token [Q]."""
+        mask = batch['attention_mask']
+        if 'image_grid_thw' not in batch:
+            return (mask.cumsum(-1) - 1).clamp(min=0), mask.sum(-1)
+        if 'mm_token_type_ids' not in batch:  # without them the model would silently fall back to text positions
+            raise ValueError('the processor returned no mm_token_type_ids for a prompt with pictures; '
+                             'transformers >= 5.24 and its own processor for this checkpoint return them')
+        positions, delta = self.body.get_rope_index(batch['input_ids'], batch['mm_token_type_ids'],
+                                                    image_grid_thw=batch['image_grid_thw'], attention_mask=mask)
+        return positions, mask.sum(-1) + delta[:, 0]
+
+    def run(self, batch, **inputs):
+        """The body's last hidden state for token ids `inputs` and the pictures of `batch` (mixed batches included)."""
+        pictures = {key: value for key, value in batch.items()
+                    if key not in ('input_ids', 'attention_mask', 'mm_token_type_ids', 'token_type_ids')}
+        hidden = self.body(**inputs, **pictures).last_hidden_state
+        if self.vision is not None and not pictures and torch.is_grad_enabled():
+            # a rank without pictures still has to take part in the reduction of the vision tower's gradients
+            hidden = hidden + 0 * sum(weight.reshape(-1)[0] for weight in self.vision.parameters())
+        return hidden
+
+    def prefill(self, batch):
+        """Compute a prompt batch once -> last hidden state [Q, H], key-value cache of Q rows, next position [Q]."""
+        positions, next_position = self.positions(batch)
+        cache = DynamicCache(config=self.model.config.get_text_config())
+        hidden = self.run(batch, input_ids=batch['input_ids'], attention_mask=batch['attention_mask'],
+                          position_ids=positions, cache=cache, use_cache=True)  # [Q, P, H]
+        return hidden[:, -1], cache, next_position
+
+    def extend(self, cache, ids, mask, position):
+        """Feed `ids` [K, T] after a cache of K rows; `mask` [K, P + T] covers both -> hidden [K, T, H]."""
+        positions = position[:, None] + torch.arange(ids.shape[1], device=ids.device)  # [K, T], alike on all rope axes
+        return self.body(input_ids=ids, attention_mask=mask, position_ids=positions, cache=cache,
+                         use_cache=True).last_hidden_state
+
+    def forward(self, prompts, owner, ids, mask):
+        """Log-probs [K, T] of responses and entropies [K, T] (no gradient); 0 where `mask` is False.
+
+        prompts: list of Q encoded prompts; owner [K]: row of `prompts`; ids, mask [K, T]: responses, padded right.
+        """
+        device, rows = ids.device, owner.tolist()
+        if self.share_prefix and not self.training:
+            batch = collate(prompts, device)
+            hidden, cache, next_position = self.prefill(batch)  # [Q, H]
+            hidden = hidden[owner, None]  # [K, 1, H]: predicts the first response token
+            if ids.shape[1] > 1:
+                cache.batch_select_indices(owner)
+                seen = torch.cat([batch['attention_mask'][owner], mask[:, :-1].long()], 1)  # [K, P + T - 1]
+                rest = self.extend(cache, ids[:, :-1], seen, next_position[owner])
+                hidden = torch.cat([hidden, rest], 1)  # [K, T, H]
+        else:
+            batch = collate([prompts[row] for row in rows], device)  # pictures follow their rows
+            positions, next_position = self.positions(batch)
+            later = next_position[:, None] + torch.arange(ids.shape[1], device=device)  # [K, T]
+            positions = torch.cat([positions, later.expand(*positions.shape[:-1], -1)], -1)  # [(3,) K, P + T]
+            hidden = self.run(batch, input_ids=torch.cat([batch['input_ids'], ids], 1),
+                              attention_mask=torch.cat([batch['attention_mask'], mask.long()], 1),
+                              position_ids=positions, use_cache=False)[:, -ids.shape[1] - 1:-1]  # [K, T, H]
+
+        flat_logps, flat_entropy = self.score(hidden[mask], ids[mask])  # [M]
+        logps = torch.zeros(mask.shape, device=device).masked_scatter(mask, flat_logps)
+        entropy = torch.zeros(mask.shape, device=device).masked_scatter(mask, flat_entropy)
+        return logps, entropy
+
+    def score(self, hidden, ids):
+        """Log-probs and entropies [M] of tokens `ids` [M] after `hidden` [M, H], a chunk of logits at a time.
+
+        With gradients on, a chunk's logits are computed again in the backward pass instead of being kept.
+        """
+        def chunk(hidden, ids):
+            logits = self.logits(hidden)  # [m, V]
+            logps = logits.gather(-1, ids[:, None])[:, 0] - logits.logsumexp(-1)
+            with torch.no_grad():
+                everything = logits.log_softmax(-1)
+                entropy = -(everything.exp() * everything).sum(-1)
+            return logps, entropy
+
+        size = max(1, LOGITS_AT_ONCE // len(self.forbidden))
+        parts = [checkpoint(chunk, *part, use_reentrant=False) if torch.is_grad_enabled() else chunk(*part)
+                 for part in zip(hidden.split(size), ids.split(size))]
+        return torch.cat([logps for logps, _ in parts]), torch.cat([entropy for _, entropy in parts])
+
+
+# ------------------------------------------------------------------------------------------------------- optimizer
+
+
+class MasterAdamW(torch.optim.Optimizer):
+    """AdamW in fp32 whatever the weights' dtype: bf16 weights get fp32 masters, or steps of 1e-6 would round away."""
+
+    def __init__(self, params, lr, betas, eps=1e-8, weight_decay=0.0):
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
+
+    @torch.no_grad()
+    def step(self):
+        for group in self.param_groups:
+            params = [p for p in group['params'] if p.grad is not None]
+            for p in params:
+                if not self.state[p]:
+                    self.state[p] = {'master': p if p.dtype == torch.float32 else p.float(), 'step': torch.tensor(0.0),
+                                     'mean': torch.zeros_like(p, dtype=torch.float32),
+                                     'square': torch.zeros_like(p, dtype=torch.float32)}
+            master, step, mean, square = ([self.state[p][key] for p in params]
+                                          for key in ('master', 'step', 'mean', 'square'))
+            adamw(master, [p.grad.float() for p in params], mean, square, [], step, amsgrad=False,
+                  beta1=group['betas'][0], beta2=group['betas'][1], lr=group['lr'],
+                  weight_decay=group['weight_decay'], eps=group['eps'], maximize=False)
+            for p, weight in zip(params, master):
+                if p is not weight:
+                    p.copy_(weight)
+
+    def load_state_dict(self, state_dict):
+        super().load_state_dict(state_dict)  # casts moments and masters to the dtype of the weights: put fp32 back
+        params = [p for group in self.param_groups for p in group['params']]
+        for index, state in state_dict['state'].items():
+            p = params[index]
+            self.state[p] = {key: value.to(p.device) if key != 'step' else value for key, value in state.items()}
+            if p.dtype == torch.float32:
+                self.state[p]['master'] = p
+
+
+def make_optimizer(parameters, world, **settings):
+    """MasterAdamW, its states sharded over ranks (ZeRO-1) where there are several."""
+    parameters = [p for p in parameters if p.requires_grad]
+    if world == 1:
+        return MasterAdamW(parameters, **settings)
+    return ZeroRedundancyOptimizer(parameters, optimizer_class=MasterAdamW, **settings)
