@@ -37,7 +37,7 @@ from eval import evaluate, summary
 # run
 out_dir = 'out/toy'           # log.jsonl, step_000123/, best/ and latest/ go here
 init_from = 'toy'             # 'toy', 'resume' (out_dir/latest), a folder, a Hub id or a .gguf file
-max_steps = 80                # training steps; 0: as many as epochs gives
+max_steps = 100               # training steps; 0: as many as epochs gives
 epochs = 0                    # passes over the questions; 0: as many as max_steps gives
 seed = 1                      # of shuffling and sampling
 device = 'auto'               # 'auto': cuda if there is one, else cpu
@@ -56,7 +56,7 @@ max_prompt_tokens = 2048      # longer prompts (pictures counted) are dropped wi
 min_pixels = 0                # pictures are resized to at least this area; 0: as the checkpoint says
 max_pixels = 0                # and to at most this; 0: as the checkpoint says
 # rollouts
-questions_per_step = 16       # over all ranks
+questions_per_step = 32       # over all ranks
 rollouts_per_question = 8     # G of the first epoch, at least 2
 temperature = 1.0             # of sampling and of every log-prob
 max_response_tokens = 64      # longer responses are cut: truncated
@@ -67,6 +67,7 @@ reward = 'math'               # 0.5 for the format and 1 for the right answer
 pruning = 'mdap'              # 'none': every trajectory
 tau = 0.8                     # least deviation (1 - Jaccard) of kept trajectories of one advantage; 0: keep all, > 1: keep one
 ngram = 1                     # of the token ids compared
+align = 0                     # their number is made a multiple of this; 0: ranks x updates_per_step
 adaptive_rollouts = True      # ARS: G follows the pruning history
 # loss
 ratio = 'token'               # 'token' (GRPO, DAPO), 'sequence' or 'sequence_token' (GSPO)
@@ -160,7 +161,7 @@ reference = None
 if beta > 0:
     first = models.load(state['init_from'], **loading)[0] if init_from == 'resume' else copy.deepcopy(model)
     reference = models.Policy(first, temperature, share_prefix).requires_grad_(False)
-wrapped = DistributedDataParallel(policy, device_ids=[device] if cuda else None, broadcast_buffers=False,
+wrapped = DistributedDataParallel(policy, device_ids=[device] if cuda else None, forward_sync_buffers=False,
                                   gradient_as_bucket_view=True) if world > 1 else policy
 optimizer = models.make_optimizer(policy.parameters(), world, lr=learning_rate, betas=(beta1, beta2),
                                   weight_decay=weight_decay)
@@ -267,7 +268,7 @@ while step < max_steps:
                          rewards=rewards[i:i + G], truncated=rollouts.truncated[i:i + G].tolist(),
                          parts={name: values[i:i + G] for name, values in parts.items()}))
     told = [group for part in sampling.gather(told) for group in part]
-    kept = mdap.align([group['kept'] for group in told], [group['advantages'] for group in told], world * updates_per_step)
+    kept = mdap.align([group['kept'] for group in told], [group['advantages'] for group in told], align or world * updates_per_step)
     adaptive.record([len(group) for group in kept])
 
     # 4. only survivors travel, as ids; every rank computes the same plan: which rank trains what, in which update

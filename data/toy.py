@@ -36,7 +36,7 @@ LEVELS = {  # picture side in pixels, lengths of sides, share of wrong recipes, 
     3: dict(pixels=84, sides=range(2, 10), sloppy=0.5, read=400, answer=1500, hidden=96),
 }
 ROWS = {'train': 400, 'test': 200, 'ood': 100}
-COLOURS = ['tomato', 'orange', 'gold', 'yellowgreen', 'skyblue', 'plum']
+COLOURS = ['mediumblue', 'seagreen', 'firebrick', 'purple', 'teal', 'chocolate']  # dark on white: light ones are hard to see
 DIGITS = '75557 26227 71747 71717 55711 74717 74757 71111 75757 75717'.split()  # five rows of three bits each
 SPECIAL = '<|endoftext|> <|im_start|> <|im_end|> <|vision_start|> <|vision_end|> <|image_pad|> <|video_pad|>'.split()
 WORDS = r'''<unk> system user assistant What is the area perimeter diagonal of shape ? <thinking> </thinking> \boxed{
@@ -82,6 +82,7 @@ def draw(scene, pixels):
     else:
         pen.polygon([(x, y), (x, y + h), (x + w, y + h)], fill=scene['colour'])
     for number, left, top in scene['labels']:  # a digit is 6 x 10 pixels; two fit into one patch of 14 x 14
+        pen.rectangle([left, top, left + 7 * len(str(number)) - 1, top + 10], fill='white')
         for i, digit in enumerate(str(number)):
             for row, bits in enumerate(DIGITS[int(digit)]):
                 for column in range(3):

