@@ -1,15 +1,15 @@
 """FastRL: group-relative RL of (vision-)language models that trains only on trajectories that differ.
 
     python train.py                                                      the toy: a tiny Qwen2.5-VL, no GPU, no download
-    torchrun --standalone --nproc_per_node=2 train.py                    the same on two processes (gloo, or nccl on GPUs)
-    torchrun --nproc_per_node=8 train.py config/geo3k.py                 Qwen2.5-VL-7B on Geometry3K, 8 GPUs of 80 GB
-    torchrun --nnodes=2 --nproc_per_node=8 --rdzv_backend=c10d --rdzv_endpoint=HOST:29500 train.py config/geo3k.py
+    torchrun --standalone --nproc_per_node=2 train.py                    two processes (gloo on CPUs, nccl on GPUs)
+    torchrun --standalone --nproc_per_node=8 train.py config/geo3k.py    Qwen2.5-VL-7B, 8 GPUs of 80 GB
+    torchrun --nnodes=2 --nproc_per_node=8 --rdzv_endpoint=HOST:29500 train.py config/geo3k.py      two such machines
 
-One step: roll out -> score -> advantages -> prune (MDAP) -> deal to ranks -> old / reference log-probs -> updates, and at
-epoch boundaries ARS sets how many rollouts the next epoch gets. Where this departs from textbook GRPO:
-1. only trajectories whose advantage or tokens differ are trained on; pruning comes before every log-prob pass;
-2. the old log-probs are the sampler's own, unless old_logps = 'recompute': same weights, temperature and vocabulary;
-3. ids depend on the seed, the step and the question only: one process and many sample and train the same.
+A step: roll out -> score -> prune (MDAP) -> deal to ranks -> old / reference log-probs -> updates; at epoch boundaries
+ARS sets the number of rollouts. Departures from textbook GRPO:
+1. only trajectories that differ in advantage or tokens are trained on, and pruning comes before every log-prob pass;
+2. the old log-probs are the sampler's own unless old_logps = 'recompute': same weights, temperature and vocabulary;
+3. ids depend on seed, step and question only, so that one process and many sample and train the same.
 """
 import copy
 import json
@@ -35,107 +35,109 @@ from configurator import configure, fail
 from eval import evaluate, summary
 
 # run
-out_dir = 'out/toy'           # log.jsonl, step_000123/, best/ and latest/ go here
-init_from = 'toy'             # 'toy', 'resume' (out_dir/latest), a folder, a Hub id or a .gguf file
-max_steps = 100               # training steps; 0: as many as epochs gives
-epochs = 0                    # passes over the questions; 0: as many as max_steps gives
-seed = 1                      # of shuffling and sampling
-device = 'auto'               # 'auto': cuda if there is one, else cpu
-dtype = 'auto'                # of the weights; 'auto': bfloat16 on cuda, float32 on cpu (masters are always float32)
-attn_implementation = 'sdpa'  # 'sdpa', 'eager', 'flash_attention_2'
-trust_remote_code = False     # run model code that a checkpoint brings along
-wandb_project = ''            # '': no wandb
+out_dir = 'out/toy'             # log.jsonl, step_000123/, best/ and latest/ go here
+init_from = 'toy'               # 'toy', 'resume' (out_dir/latest), a folder, a Hub id or a .gguf file
+max_steps = 100                 # training steps; 0: as many as epochs gives
+epochs = 0                      # passes over the questions; 0: as many as max_steps gives
+seed = 1                        # of shuffling and sampling
+device = 'auto'                 # 'auto': cuda if there is one, else cpu
+cpu_threads = 1                 # of each process; 0: torch's default (the toy's matrices are too small to share)
+dtype = 'auto'                  # of the weights: 'float32', 'bfloat16'; 'auto': bfloat16 on cuda, else float32
+attn_implementation = 'sdpa'    # or 'eager', 'flash_attention_2'
+trust_remote_code = False       # run model code that a checkpoint brings along
+wandb_project = ''              # '': no wandb
 # data
-dataset = 'toy_geo'           # a name under data/, or a parquet / jsonl file
-eval_dataset = ''             # '': the test split of dataset
-toy_level = 1                 # 1: quick demo, 2 and 3: harder and richer
-system_prompt = ''            # '': none
-examples = []                 # worked examples shown as earlier turns: [[question, answer], ...]
-prompt_suffix = ''            # put behind every problem
-max_prompt_tokens = 2048      # longer prompts (pictures counted) are dropped with a warning
-min_pixels = 0                # pictures are resized to at least this area; 0: as the checkpoint says
-max_pixels = 0                # and to at most this; 0: as the checkpoint says
+dataset = 'toy_geo'             # a name under data/, or a parquet / jsonl file
+eval_dataset = ''               # '': the test split of dataset
+toy_level = 1                   # 1: quick demo, 2 and 3: harder and richer
+system_prompt = ''              # '': none
+examples = []                   # worked examples shown as earlier turns: [[question, answer], ...]
+prompt_suffix = ''              # put behind every problem
+max_prompt_tokens = 2048        # longer prompts (pictures counted) are dropped with a warning
+min_pixels = 0                  # pictures are resized to at least this area; 0: as the checkpoint says
+max_pixels = 0                  # and to at most this; 0: as the checkpoint says
 # rollouts
-questions_per_step = 32       # over all ranks
-rollouts_per_question = 8     # G of the first epoch, at least 2
-temperature = 1.0             # of sampling and of every log-prob
-max_response_tokens = 64      # longer responses are cut: truncated
-max_tokens_in_flight = 262144  # per rank: rows x (prompt + response) that are sampled at once; bounds the cache
+questions_per_step = 32         # over all ranks
+rollouts_per_question = 8       # G of the first epoch, at least 2
+temperature = 1.0               # of sampling and of every log-prob
+max_response_tokens = 64        # longer responses are cut: truncated
+max_tokens_in_flight = 262144   # per rank: rows x (prompt + response) sampled at once; bounds the cache
 # reward
-reward = 'math'               # 0.5 for the format and 1 for the right answer
+reward = 'math'                 # 0.5 for the format and 1 for the right answer
 # what to train on
-pruning = 'mdap'              # 'none': every trajectory
-tau = 0.8                     # least deviation (1 - Jaccard) of kept trajectories of one advantage; 0: keep all, > 1: keep one
-ngram = 1                     # of the token ids compared
-align = 0                     # their number is made a multiple of this; 0: ranks x updates_per_step
-adaptive_rollouts = True      # ARS: G follows the pruning history
+pruning = 'mdap'                # 'none': every trajectory
+tau = 0.8                       # least deviation of kept trajectories of one advantage; 0: keep all, > 1: keep one
+ngram = 1                       # of the token ids compared
+align = 0                       # trained trajectories are a multiple of this; 0: ranks x updates_per_step
+adaptive_rollouts = True        # ARS: G follows the pruning history
 # loss
-ratio = 'token'               # 'token' (GRPO, DAPO), 'sequence' or 'sequence_token' (GSPO)
-clip_low = 0.2                # ratios below 1 - clip_low are clipped
-clip_high = 0.3               # ratios above 1 + clip_high are clipped
-dual_clip = 3.0               # bound on the loss of negative advantages; 0: off
-average = 'token'             # 'token': every token counts the same, 'seq': every trajectory
-beta = 0.0                    # weight of the KL to the initial policy; 0: no reference model
-kl = 'k3'                     # 'k3', 'k1', 'abs', 'k2'
-old_logps = 'sampler'         # 'sampler': as sampled, 'recompute': by a pass of their own
+ratio = 'token'                 # 'token' (GRPO, DAPO), 'sequence' or 'sequence_token' (GSPO)
+clip_low = 0.2                  # ratios below 1 - clip_low are clipped
+clip_high = 0.3                 # ratios above 1 + clip_high are clipped
+dual_clip = 3.0                 # bound on the loss of negative advantages; 0: off
+average = 'token'               # 'token': every token counts the same, 'seq': every trajectory
+beta = 0.0                      # weight of the KL to the initial policy; 0: no reference model
+kl = 'k3'                       # estimator of it: 'k3', 'k1', 'abs', 'k2'
+old_logps = 'sampler'           # 'sampler': as sampled, 'recompute': by a pass of their own
 # optimizer
-updates_per_step = 4          # optimizer updates on each step's trajectories
-tokens_per_microbatch = 16384  # per rank: rows x (prompt + response) of one forward and backward pass
-learning_rate = 2e-4          # constant after the warm-up
-warmup_steps = 5              # 0: none
-weight_decay = 0.0            # of AdamW
-beta1 = 0.9                   # of AdamW
-beta2 = 0.99                  # of AdamW
-grad_clip = 1.0               # largest gradient norm; 0: off
-share_prefix = True           # False: full sequences, as other frameworks do (for comparison)
+updates_per_step = 4            # optimizer updates on each step's trajectories
+tokens_per_microbatch = 16384   # per rank: rows x (prompt + response) of one forward and backward pass
+learning_rate = 2e-4            # constant after the warm-up
+warmup_steps = 5                # 0: none
+weight_decay = 0.0              # of AdamW
+beta1 = 0.9                     # of AdamW
+beta2 = 0.99                    # of AdamW
+grad_clip = 1.0                 # largest gradient norm; 0: off
+share_prefix = True             # False: full sequences, as other frameworks do (for comparison)
 gradient_checkpointing = False  # less memory in updates, at full sequences
 # evaluation and log
-eval_every = 20               # steps; 0: only before and after
-eval_questions = 0            # 0: the whole test split
-eval_temperature = 0.0        # 0: greedy
-eval_top_p = 1.0              # 1: off
-eval_sampled = True           # also one answer per question at the training temperature
-print_every = 20              # steps between printed sample answers; 0: never
-save_every = 0                # steps between checkpoints; 0: only the last
-keep_checkpoints = 2          # older ones are deleted
+eval_every = 25                 # steps; 0: only before and after
+eval_questions = 0              # 0: the whole test split
+eval_temperature = 0.0          # 0: greedy
+eval_top_p = 1.0                # 1: off
+eval_sampled = True             # also one answer per question at the training temperature
+print_every = 25                # steps between printed sample answers; 0: never
+save_every = 0                  # steps between checkpoints; 0: only the last
+keep_checkpoints = 2            # older ones are deleted
 config = configure(__file__)
 globals().update(config)
 
 # ----------------------------------------------------------------------------------------------------------- setup
 rank, world = int(os.environ.get('RANK', 0)), int(os.environ.get('WORLD_SIZE', 1))
-main = rank == 0
-say = tqdm.write if main else (lambda *_: None)
-for key, allowed in {'pruning': ('mdap', 'none'), 'ratio': ('token', 'sequence', 'sequence_token'), 'kl': ('k3', 'k1', 'abs', 'k2'),
-                     'average': ('token', 'seq'), 'old_logps': ('sampler', 'recompute'), 'reward': ('math',),
-                     'dtype': ('auto', 'float32', 'bfloat16')}.items():
+say = tqdm.write if rank == 0 else (lambda *_: None)
+for key, allowed in {'pruning': ['mdap', 'none'], 'average': ['token', 'seq'], 'kl': ['k3', 'k1', 'abs', 'k2'],
+                     'ratio': ['token', 'sequence', 'sequence_token'], 'old_logps': ['sampler', 'recompute'],
+                     'reward': list(rewarding.KINDS), 'dtype': ['auto', 'float32', 'bfloat16']}.items():
     if config[key] not in allowed:
-        fail(f'{key} = {config[key]!r} must be one of {", ".join(allowed)}')
-for key, low in {'temperature': 1e-3, 'rollouts_per_question': 2, 'questions_per_step': 1, 'updates_per_step': 1,
-                 'max_response_tokens': 1, 'ngram': 1, 'tau': 0, 'beta': 0, 'learning_rate': 0, 'eval_temperature': 0}.items():
-    if config[key] < low:
-        why = {'temperature': ': a greedy group has no spread to learn from',
-               'rollouts_per_question': ': an advantage is relative to the group'}.get(key, '')
-        fail(f'{key} = {config[key]} must be at least {low}{why}')
+        fail(f'{key} = {config[key]!r} must be one of {allowed}')
+for key, least, why in (
+        ('temperature', 1e-3, ': a greedy group has no spread to learn from'), ('questions_per_step', 1, ''),
+        ('rollouts_per_question', 2, ': an advantage is relative to the group'), ('max_response_tokens', 1, ''),
+        ('updates_per_step', 1, ''), ('ngram', 1, ''), ('tau', 0, ''), ('beta', 0, ''), ('learning_rate', 0, ''),
+        ('eval_temperature', 0, ''), ('keep_checkpoints', 1, '')):
+    if config[key] < least:
+        fail(f'{key} = {config[key]} must be at least {least}{why}')
 if questions_per_step % world:
-    near = questions_per_step // world * world
+    below = questions_per_step // world * world
     fail(f'questions_per_step = {questions_per_step} does not divide by {world} processes: '
-         f'take {near or world} or {near + world}')
+         f'take {f"{below} or " if below else ""}{below + world}')
 if (max_steps > 0) == (epochs > 0):
     fail(f'max_steps = {max_steps} and epochs = {epochs}: exactly one of the two must be positive')
 
-loading = models.setup(config)  # device, dtype, process group
-device, cuda = loading['device'], loading['device'].type == 'cuda'
 torch.manual_seed(seed)
-
-name, start = sampling.resolve(config)
-if 'toy_geo' in name and not (sampling.DATA / name).exists():
-    if main:  # generated here, once, by the first process; the others wait
-        say(f'data/{name} does not exist: preparing the toy, once, in about 2 minutes')
+if cpu_threads:
+    torch.set_num_threads(cpu_threads)
+loading = models.setup(config)  # process group, device, dtype
+device, cuda = loading['device'], loading['device'].type == 'cuda'
+data_name, start = sampling.resolve(config)
+if data_name.startswith('toy_geo') and not (sampling.DATA / data_name).exists():
+    if rank == 0:  # generated here, once; the other ranks wait
+        say(f'data/{data_name} does not exist yet: making it takes two minutes, once')
         from data import toy
         toy.prepare(sampling.DATA / 'toy_geo', toy_level)
     sampling.gather(None)
 
-# where to start: a fresh policy, or the newest checkpoint of out_dir with its optimizer, position and statistics
+# a fresh policy, or the newest checkpoint of out_dir with its optimizer, position and statistics
 state = {'step': 0, 'best': -1.0, 'init_from': start}
 if init_from == 'resume':
     start = Path(out_dir, 'latest').resolve()
@@ -144,17 +146,28 @@ if init_from == 'resume':
     state = json.loads((start / 'state.json').read_text())
     if state['world'] != world:
         fail(f'{start} was written by {state["world"]} processes, these are {world}: resume with as many')
+style = dict(system_prompt=system_prompt, examples=examples, prompt_suffix=prompt_suffix)
 try:
     model, processor = models.load(start, **loading)
-    questions = sampling.load_questions(name, 'train')
-    test_questions = sampling.load_questions(eval_dataset or name, 'test', eval_questions)
+    questions = sampling.load_questions(data_name, 'train')
+    test_questions = sampling.load_questions(eval_dataset or data_name, 'test', eval_questions)
+    lengths = sampling.prompt_lengths(questions, processor, style)
 except (OSError, ValueError) as error:
     fail(f'{error} (init_from = {init_from!r}, dataset = {dataset!r})')
-style = dict(system_prompt=system_prompt, examples=examples, prompt_suffix=prompt_suffix)
-ends = models.end_ids(model, processor)
+fitting = [i for i, length in enumerate(lengths) if length <= max_prompt_tokens]
+if len(fitting) < len(lengths):
+    say(f'warning: dropped {len(lengths) - len(fitting)} of {len(lengths)} questions whose prompt is longer than '
+        f'max_prompt_tokens = {max_prompt_tokens} (longest: {max(lengths)})')
+if len(fitting) < questions_per_step:
+    fail(f'{len(fitting)} questions of {dataset} are left, but questions_per_step = {questions_per_step}: '
+         'raise max_prompt_tokens, lower max_pixels or take fewer questions per step')
+steps_per_epoch = len(fitting) // questions_per_step  # the incomplete rest of an epoch's permutation is left out
+max_steps = max_steps or epochs * steps_per_epoch
+
 policy = models.Policy(model, temperature, share_prefix)
+ends = models.end_ids(model, processor)
 if not policy.can_share:
-    say(f'the cache of {type(model).__name__} can not be fanned out: sampling by generate, log-probs by full sequences')
+    say(f'the cache of {type(model).__name__} can not fan out: sampling by generate, log-probs by full sequences')
 if gradient_checkpointing:
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})
 reference = None
@@ -165,67 +178,50 @@ wrapped = DistributedDataParallel(policy, device_ids=[device] if cuda else None,
                                   gradient_as_bucket_view=True) if world > 1 else policy
 optimizer = models.make_optimizer(policy.parameters(), world, lr=learning_rate, betas=(beta1, beta2),
                                   weight_decay=weight_decay)
-
-# drop prompts that are too long, pictures counted; each rank looks at its share
-try:
-    lengths = sampling.prompt_lengths(questions, processor, style)
-except ValueError as error:
-    fail(error)
-fitting = [i for i, length in enumerate(lengths) if length <= max_prompt_tokens]
-if len(fitting) < len(lengths):
-    say(f'warning: dropped {len(lengths) - len(fitting)} of {len(lengths)} questions whose prompt is longer than '
-        f'max_prompt_tokens = {max_prompt_tokens} (longest: {max(lengths)})')
-if len(fitting) < questions_per_step:
-    fail(f'{len(fitting)} questions of {dataset} are left, but questions_per_step = {questions_per_step}: '
-         'raise max_prompt_tokens, lower max_pixels or take fewer questions per step')
-steps_per_epoch = len(fitting) // questions_per_step  # the incomplete rest of an epoch is left out
-max_steps = max_steps or epochs * steps_per_epoch
 adaptive = ars.AdaptiveRollouts(rollouts_per_question, max_steps)
 if init_from == 'resume':
     adaptive.load_state_dict(state['ars'])
     models.load_optimizer(start, optimizer)
 
 say(f'{sum(p.numel() for p in model.parameters()) / 1e6:.2f}M parameters in {model.dtype} on {device} x {world}; '
-    f'{len(fitting)} questions, {steps_per_epoch} steps per epoch, {max_steps} steps')
-say(f'{questions_per_step} questions x {rollouts_per_question} rollouts = {questions_per_step * rollouts_per_question} '
-    f'trajectories a step; / {world} ranks = {questions_per_step * rollouts_per_question // world}; '
-    f'{updates_per_step} updates a step')
-say(f'sampling: temperature {temperature}, top-p 1, top-k off, no penalties; forbidden ids {policy.forbidden.nonzero()[:, 0].tolist()}, '
-    f'end ids {ends}')
-if main:
+    f'{len(fitting)} questions, {steps_per_epoch} steps an epoch, {max_steps} steps\n'
+    f'{questions_per_step} questions x {rollouts_per_question} rollouts = '
+    f'{questions_per_step * rollouts_per_question} trajectories a step; / {world} ranks = '
+    f'{questions_per_step * rollouts_per_question // world}; {updates_per_step} updates a step\n'
+    f'sampling: temperature {temperature}, no top-p, no top-k, no penalties; '
+    f'forbidden ids {policy.forbidden.nonzero()[:, 0].tolist()}, end ids {ends}')
+if rank == 0:
     Path(out_dir).mkdir(parents=True, exist_ok=True)
     log_file = open(Path(out_dir, 'log.jsonl'), 'a' if init_from == 'resume' else 'w', buffering=1)
-    if init_from != 'resume':
-        log_file.write(json.dumps({'config': config}) + '\n')
     if wandb_project:
         import wandb
         wandb.init(project=wandb_project, config=config, name=Path(out_dir).name)
 
 
+def log(record):
+    if rank == 0:
+        log_file.write(json.dumps(record) + '\n')
+        if wandb_project:
+            wandb.log(record)
+
+
 def evaluation():
-    """Accuracy on the test questions: greedy (or as set), and at the training temperature."""
-    settings = dict(ends=ends, style=style, max_response_tokens=max_response_tokens, seed=seed,
-                    max_tokens_in_flight=max_tokens_in_flight)
-    chosen = summary(evaluate(policy, processor, test_questions, temperature=eval_temperature, top_p=eval_top_p, **settings))
-    scores = {'eval/accuracy': chosen['accuracy'], 'eval/format': chosen['format'], 'eval/truncated': chosen['truncated']}
+    """Scores on the test questions, as eval_temperature says and at the training temperature; all ranks call it."""
+    def score(**how):
+        return summary(evaluate(policy, processor, test_questions, ends=ends, style=style, seed=seed, reward=reward,
+                                max_response_tokens=max_response_tokens,
+                                max_tokens_in_flight=max_tokens_in_flight, **how))
+    scores = {f'eval/{key}': value for key, value in score(temperature=eval_temperature, top_p=eval_top_p).items()}
     if eval_sampled:
-        scores['eval/sampled'] = summary(evaluate(policy, processor, test_questions, temperature=temperature,
-                                                  **settings))['accuracy']
+        scores['eval/sampled'] = score(temperature=temperature)['accuracy']
     say('evaluation ' + ' '.join(f'{key} {value:.3f}' for key, value in scores.items()))
     return scores
 
 
 def checkpoint(name, optimizer=None):
-    """A checkpoint out_dir/NAME; all ranks call it."""
+    """Write out_dir/NAME; all ranks call it."""
     everything = dict(state, step=step, ars=adaptive.state_dict(), world=world, settings=config)
     models.save(Path(out_dir, name), model, processor, everything, optimizer)
-
-
-def log(record):
-    if main:
-        log_file.write(json.dumps(record) + '\n')
-        if wandb_project:
-            wandb.log(record)
 
 
 # ------------------------------------------------------------------------------------------------------------ loop
@@ -233,13 +229,14 @@ step = state['step']
 if step == 0:
     scores = evaluation()
     state['best'] = scores['eval/accuracy']
+    log({'config': config})
     log({'step': 0, **scores})
 while step < max_steps:
     clock = [time.perf_counter()]
     epoch, position = divmod(step, steps_per_epoch)
     G = adaptive.rollouts if adaptive_rollouts else rollouts_per_question
 
-    # 1. the step's questions, a slice of the epoch's permutation; each rank rolls out its part of them
+    # 1. the step's questions, a slice of the epoch's permutation; each rank rolls out its part of the slots
     order = torch.randperm(len(fitting), generator=torch.Generator().manual_seed(sampling.seed_of(seed, epoch)))
     chosen = [fitting[i] for i in order[position * questions_per_step:(position + 1) * questions_per_step]]
     mine = range(rank * questions_per_step // world, (rank + 1) * questions_per_step // world)
@@ -252,26 +249,28 @@ while step < max_steps:
 
     # 2. rewards, and advantages within the G rollouts of each question
     rewards, parts = rewarding.score(rollouts.text, rollouts.owner.tolist(), asked, kind=reward)
-    advantages = losses.group_advantages(torch.tensor(rewards, dtype=torch.float64), rollouts.owner)
+    advantages = losses.group_advantages(torch.tensor(rewards, dtype=torch.float64), rollouts.owner).tolist()
     clock.append(time.perf_counter())  # reward
 
     # 3. prune: choose within each question, then add back until the number of survivors divides evenly
-    sampled = [sampling.Trajectory(slot, ids[keep].tolist(), logps[keep].tolist(), advantage, len(prompts[slot]['input_ids']))
-               for slot, ids, logps, keep, advantage in zip(
-                   (mine[i] for i in rollouts.owner), rollouts.ids, rollouts.logps, rollouts.mask, advantages.tolist())]
-    groups = [sampled[i:i + G] for i in range(0, len(sampled), G)]
-    told = []  # per question: what every rank must know of it, numbers only
-    for i, group in zip(range(0, len(sampled), G), groups):
-        group_advantages = [t.advantage for t in group]
-        kept = mdap.select([t.ids for t in group], group_advantages, tau, ngram) if pruning == 'mdap' else list(range(G))
-        told.append(dict(kept=kept, advantages=group_advantages, lengths=[len(t.ids) for t in group],
-                         rewards=rewards[i:i + G], truncated=rollouts.truncated[i:i + G].tolist(),
-                         parts={name: values[i:i + G] for name, values in parts.items()}))
-    told = [group for part in sampling.gather(told) for group in part]
-    kept = mdap.align([group['kept'] for group in told], [group['advantages'] for group in told], align or world * updates_per_step)
-    adaptive.record([len(group) for group in kept])
+    groups, told = [], []  # per question: its trajectories; and the numbers that every rank must know of it
+    for i, slot in zip(range(0, len(rewards), G), mine):
+        own = slice(i, i + G)
+        groups.append([sampling.Trajectory(slot, ids[keep].tolist(), logps[keep].tolist(), advantage,
+                                           len(prompts[slot]['input_ids']))
+                       for ids, logps, keep, advantage in zip(
+                           rollouts.ids[own], rollouts.logps[own], rollouts.mask[own], advantages[own])])
+        kept = mdap.select([t.ids for t in groups[-1]], advantages[own], tau, ngram) if pruning == 'mdap' else range(G)
+        told.append({'kept': list(kept), 'advantages': advantages[own], 'reward/mean': rewards[own],
+                     'rollout/length': [len(t.ids) for t in groups[-1]],
+                     'rollout/truncated': rollouts.truncated[own].tolist(),
+                     **{f'reward/{name}': values[own] for name, values in parts.items()}})
+    told = [question for part in sampling.gather(told) for question in part]  # of all ranks, in the order of slots
+    kept = mdap.align([question['kept'] for question in told], [question['advantages'] for question in told],
+                      align or world * updates_per_step)
+    adaptive.record([len(indices) for indices in kept])
 
-    # 4. only survivors travel, as ids; every rank computes the same plan: which rank trains what, in which update
+    # 4. only survivors travel, as ids; all ranks compute one plan: which rank trains what, in which update
     local = [group[i] for slot, group in zip(mine, groups) for i in kept[slot]]
     survivors = [t for part in sampling.gather(local) for t in part]  # K trajectories, question by question
     K, plan = len(survivors), []
@@ -281,13 +280,13 @@ while step < max_steps:
         plan.append([list(sampling.chunks(hand, [t.cost for t in hand], tokens_per_microbatch)) for hand in hands])
     my_batches = [batch for update in plan for batch in update[rank]]
 
-    def prompt_of(slot):  # the questions of other ranks are encoded here when one of their trajectories arrives
-        if slot not in prompts:
+    def prompt_of(slot, prompts=prompts, chosen=chosen):
+        if slot not in prompts:  # a trajectory that came from another rank: its prompt is encoded here once more
             prompts[slot] = sampling.encode(questions[chosen[slot]], processor, **style)
         return prompts[slot]
     clock.append(time.perf_counter())  # prune
 
-    # 5. log-probs before the updates: the old policy's where the sampler's do not serve, the reference's where beta > 0
+    # 5. log-probs before the updates: old ones where the sampler's do not serve, the reference's where beta > 0
     with torch.no_grad():
         for batch in my_batches if old_logps == 'recompute' else []:
             for t, logps in zip(batch, policy(*sampling.pack(batch, prompt_of, device))[0].tolist()):
@@ -298,7 +297,7 @@ while step < max_steps:
                 t.ref_logps = logps[:len(t.ids)]
         clock.append(time.perf_counter())  # ref
 
-    # 6. updates: each micro-batch adds its share of a mean over all ranks, whose count is known before the first backward
+    # 6. updates: every micro-batch adds its share of a mean over all ranks, whose count is known beforehand
     policy.train(gradient_checkpointing)
     lr = learning_rate * min(1.0, (step + 1) / max(1, warmup_steps))
     for group in optimizer.param_groups:
@@ -315,72 +314,70 @@ while step < max_steps:
             inputs = sampling.pack(batch, prompt_of, device)
             weight = inputs[-1] & real  # [k, T]
             with wrapped.no_sync() if world > 1 and i < passes - 1 else nullcontext():
-                logps, entropy = wrapped(*inputs)  # [k, T], through DDP's own forward
+                logps, entropy = wrapped(*inputs)  # [k, T], through DDP's own forward: that arms the reduction
                 loss, stats = losses.policy_loss(
                     logps, sampling.pad([t.logps for t in batch], device),
                     torch.tensor([t.advantage for t in batch], device=device), weight,
                     ratio=ratio, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip or None)
-                policy_part = losses.average(loss, weight, average, count)
-                kl_part = torch.zeros((), device=device)
+                shares = [losses.average(loss, weight, average, count), torch.zeros((), device=device)]
                 if reference:
-                    ref = sampling.pad([t.ref_logps for t in batch], device)
-                    kl_part = losses.average(losses.kl_penalty(logps, ref, kl), weight, average, count)
-                ((policy_part + beta * kl_part) * world).backward()  # DDP takes the mean over ranks: make it a sum
-            totals += torch.stack([policy_part, kl_part, losses.average(stats['clip_fraction'], weight, count=tokens),
-                                   losses.average(entropy, weight, count=tokens)]).detach().double().cpu()
+                    ref_logps = sampling.pad([t.ref_logps for t in batch], device)
+                    shares[1] = losses.average(losses.kl_penalty(logps, ref_logps, kl), weight, average, count)
+                ((shares[0] + beta * shares[1]) * world).backward()  # DDP takes the mean over ranks: make it a sum
+            shares += [losses.average(values, weight, count=tokens) for values in (stats['clip_fraction'], entropy)]
+            totals += torch.stack(shares).detach().double().cpu()
         norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), grad_clip or float('inf'))
+        norms.append(norm.item())
         if norm.isfinite():  # the gradients, and so this decision, are the same on all ranks
             optimizer.step()
         else:
-            say(f'warning: step {step + 1}: the gradient norm is {norm.item()}, this update is skipped')
+            say(f'warning: step {step + 1}: gradient norm {norms[-1]}, this update is skipped')
         optimizer.zero_grad(set_to_none=True)
-        norms.append(norm.item())
     policy.eval()
     clock.append(time.perf_counter())  # update
 
-    # 7. bookkeeping: the step counts from here on as done
+    # 7. the step counts as done: report, evaluate, save
     step += 1
     if step % steps_per_epoch == 0:
         adaptive.end_epoch(step)
     totals = torch.tensor(sampling.gather(totals.tolist()), dtype=torch.float64).sum(0) / updates_per_step
-    spent = dict(zip(('generate', 'reward', 'prune', 'old', 'ref', 'update'), (b - a for a, b in zip(clock, clock[1:]))))
+    spent = [after - before for before, after in zip(clock, clock[1:])]
     N = len(told) * G
-    lengths = [length for group in told for length in group['lengths']]
-    means = {f'reward/{name}': sum(sum(group['parts'][name]) for group in told) / N for name in told[0]['parts']}
     record = {
         'step': step, 'epoch': epoch, 'rollouts_per_question': G, 'trajectories_sampled': N, 'trajectories_trained': K,
-        'tokens_sampled': sum(lengths), 'tokens_trained': sum(len(t.ids) for t in survivors),
-        'reward/mean': sum(sum(group['rewards']) for group in told) / N, **means,
-        'prune/kept_mean': K / len(told), 'prune/kept_max': max(len(group) for group in kept),
-        'prune/flat_groups': sum(not any(group['advantages']) for group in told) / len(told),
-        'rollout/length': sum(lengths) / N, 'rollout/truncated': sum(sum(group['truncated']) for group in told) / N,
-        'loss/policy': totals[0].item(), 'loss/kl': totals[1].item(), 'loss/clip_fraction': totals[2].item(),
-        'loss/entropy': totals[3].item(), 'loss/grad_norm': sum(norms) / len(norms), 'lr': lr,
-        'time/step': clock[-1] - clock[0], **{f'time/{name}': seconds for name, seconds in spent.items()},
+        'tokens_sampled': sum(sum(question['rollout/length']) for question in told),
+        'tokens_trained': sum(len(t.ids) for t in survivors),
+        **{key: sum(sum(question[key]) for question in told) / N for key in told[0] if '/' in key},
+        'prune/kept_mean': K / len(told), 'prune/kept_max': max(len(indices) for indices in kept),
+        'prune/flat_groups': sum(not any(question['advantages']) for question in told) / len(told),
+        **dict(zip(('loss/policy', 'loss/kl', 'loss/clip_fraction', 'loss/entropy'), totals.tolist())),
+        'loss/grad_norm': sum(norms) / len(norms), 'lr': lr, 'time/step': sum(spent),
+        **dict(zip(('time/generate', 'time/reward', 'time/prune', 'time/old', 'time/ref', 'time/update'), spent)),
         'memory/peak_gb': (torch.cuda.max_memory_allocated() if cuda else
                            1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1e9}
-    say(f'step {step:4d}/{max_steps} epoch {epoch} | reward {record["reward/mean"]:.3f} accuracy {record["reward/accuracy"]:.3f} '
-        f'format {record["reward/format"]:.3f} | G {G} trained {K}/{N} | length {record["rollout/length"]:.1f} '
-        f'| loss {totals[0]:+.4f} norm {record["loss/grad_norm"]:.2f} entropy {totals[3]:.2f} '
-        f'| {record["time/step"]:.2f} s: generate {spent["generate"]:.2f} update {spent["update"]:.2f}')
+    say('step {step}/{max_steps} epoch {epoch} | reward {reward/mean:.3f} accuracy {reward/accuracy:.3f} format '
+        '{reward/format:.3f} | G {rollouts_per_question} trained {trajectories_trained}/{trajectories_sampled} length '
+        '{rollout/length:.1f} | loss {loss/policy:+.3f} norm {loss/grad_norm:.2f} entropy {loss/entropy:.2f} | '
+        '{time/step:.2f} s: generate {time/generate:.2f} update {time/update:.2f}'.format(max_steps=max_steps, **record))
     if print_every and step % print_every == 0:
-        say(f'--- a sample: {asked[0]["problem"]}\n{rollouts.text[0]}\n--- truth {asked[0]["answer"]}, reward {rewards[0]}')
+        say(f'--- a sample: {asked[0]["problem"]}\n{rollouts.text[0]}\n'
+            f'--- truth {asked[0]["answer"]}, reward {rewards[0]}, advantage {advantages[0]:.2f}')
     if step == max_steps or eval_every and step % eval_every == 0:
         scores = evaluation()
         record.update(scores)
-        if scores['eval/accuracy'] > state['best']:  # "best" is replaced only by a strictly better score
+        if scores['eval/accuracy'] > state['best']:  # "best" is replaced by strictly better scores only
             state['best'] = scores['eval/accuracy']
             checkpoint('best')
     log(record)
     if step == max_steps or save_every and step % save_every == 0:
-        checkpoint(f'step_{step:06d}', optimizer=optimizer)
-        if main:
+        checkpoint(f'step_{step:06d}', optimizer)
+        if rank == 0:
             link = Path(out_dir, 'latest.tmp')
             link.unlink(missing_ok=True)
             link.symlink_to(f'step_{step:06d}')
-            os.replace(link, Path(out_dir, 'latest'))
+            link.replace(Path(out_dir, 'latest'))
             for old in sorted(Path(out_dir).glob('step_' + '[0-9]' * 6))[:-keep_checkpoints]:
                 shutil.rmtree(old)
-say(f'done: {step} steps, best eval/accuracy {state["best"]:.3f}; {out_dir}/best opens with eval.py and from_pretrained')
+say(f'done: {step} steps, best eval/accuracy {state["best"]:.3f}; {out_dir}/latest opens with eval.py and from_pretrained')
 if world > 1:
     dist.destroy_process_group()
