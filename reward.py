@@ -1,174 +1,56 @@
-"""
-Rewards: does a response follow the format, and is the answer in its last \\boxed{} right?
+"""Rewards: does a response follow the format, and is the answer in its last \\boxed{} right?
 
 In:  response texts, and for each the index of its question (a list of dicts with a string 'answer').
 Out: one float per trajectory, format (0 / 0.5) + accuracy (0 / 1), Eq. 4, and the named parts it is made of.
 Run: python -c "import reward; print(reward.math_reward(r'<thinking></thinking> \\boxed{0.5}', '1/2'))"
 
-Cheapest test first: equal strings, equal numbers, then math-verify's LaTeX parser. A wrong 1 harms more than
-a wrong 0: what cannot be read to its last character, or might keep SymPy busy, is not equal, and is counted
-in the part 'unparsed'. In the main thread SymPy has a time limit; elsewhere only the limits below.
+Answers are tidied to one notation and, if their texts still differ, compared by value to 900 digits. No general parser:
+math-verify's guesses at what it can not read, which pays wrong answers, and SymPy may expand 9^9^9^9 for ever. Here a
+wrong 1 harms more than a wrong 0: what holds an unknown token is wrong, and counted in the part 'unparsed'.
 """
-import math
+import ast
+import operator
 import random
 import re
-import threading
-from fractions import Fraction
 from functools import lru_cache
 
-import sympy
-from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy  # the parser inside math-verify
-from math_verify.errors import TimeoutException
-from math_verify.utils import timeout
+import mpmath
 
-MAX_CHARS, MAX_POWER, SECONDS = 200, 5000, 3  # of an answer, of the product of its exponents, for SymPy
-# Spellings that mean the same, applied in this order. '~' marks what stood in \text{} or behind a hard space.
-SPELLINGS = [(re.compile(pattern), new) for pattern, new in (
-    (r"^\s*\\(?:boxed|fbox)\s*\{(.*)\}\s*$", r"\1"), ("[−–]", "-"), (r"\*\*", "^"), ("×", r"\\times "),
-    (r"√|(?<![a-zA-Z\\])sqrt(?![a-zA-Z])", r"\\sqrt "), (r"π|(?<![a-zA-Z\\])pi(?![a-zA-Z])", r"\\pi "),
-    ("[·⋅]", r"\\cdot "), ("÷", r"\\div "), ("∞", r"\\infty "), (r"\{,\}|,\\!", ","), (r"_\{(\w)\}", r"_\1"),
-    (r"\^\s*(\\circ|\{\s*\\circ\s*\})|[°º度]|\\?[$%]|\\(left|right|displaystyle)(?![a-zA-Z])", ""),
-    (r"\\(?:text|mathrm|textbf|mathbf|mbox)\s*\{\s*([^{}]*)\}", r"~\1"), (r"^\s*~?\(([a-zA-Z])\)\s*$", r"\1"),
-    (r"(?<!\\)\\[!,;: ]", " "), (r"\\[dtc]frac", r"\\frac"), (r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
-    (r"\\sqrt\s*(\d+|[a-zA-Z])", r"\\sqrt{\1}"), (r"\\sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
-    (r"^\s*(-?)\\frac\s*\{\s*(-?\d+)\s*\}\s*\{\s*(\d+)\s*\}\s*$", r"\1\2/\3"),
-    (r"^\s*(-?)(\d+)(?:\\frac\{(\d+)\}\{(\d+)\}| (\d+)/(\d+))\s*$", r"\1(\2+\3\5/\4\6)"))]  # mixed numbers
-# A unit may be missing on one side; two must agree. One letter is a unit only in \text{}, else a variable.
-UNIT = re.compile(r"(?<=[\d})i~])[~\s]*(?:(mm|cm|km|inch|inches|ft|feet|mile|unit|degree|dollar|cent|hour"
-                  r"|minute|second|平方厘米|厘米|米)s?|(?<=~)([mgsh]))(\^\{?[23]\}?)?$")
-UNIT_NAMES = {"平方厘米": "cm^2", "厘米": "cm", "米": "m", "inches": "inch", "feet": "ft"}
-NUMBER = re.compile(r"[+-]?(?=\.?\d)(\d{1,3}(,\d{3})+|\d*)(/0*[1-9]\d*|(\.\d*)?([eE][+-]?\d{1,2})?)")
-NAME = re.compile(r"(?:m?\\angle ?\w+|[a-zA-Z]{1,2}(?:_\w)?|[a-z]\([a-z]\))=(?=[^=]+$)")  # the "x=" of "x=5"
-EXPONENT = r"\^(\{(?:[^{}^!]|\{[^{}^!]*\})*\}|\([^()^!]*\)|-?\d+|[a-zA-Z]|\\pi)"
-# What the parser misreads (to it "2(3)" is the mixed number 2 + 3) and what can take SymPy for ever.
-UNREADABLE = re.compile(r"""
-    (?<![\\a-zA-Z])(?:[a-zA-Z]{3}|[A-Z]{2}|or\b) | \d_ | =.*= | \.\d*\.    # words, number bases, chains
-    | \d\ [\d.] | [\d)][{\[] | [)\]}]\d | (?<![a-z}\]])\{[^{}]*\}\{ | \d\\frac\{-?\d    # numbers side by side
-    | ! | \^(?!EXPONENT(?!\^)) | (?:[(\[{][^(\[{]*){25}    # large factorials, towers of powers, deep nesting
-    | \\(?!(?:frac|sqrt|pi|cdot|times|div|pm|infty|cup|cap|le|leq|ge|geq|lt|gt|ne|neq|sin|cos|tan|cot|sec|csc
-        |log|ln|alpha|beta|gamma|delta|theta|lambda|mu|phi|omega)(?![a-zA-Z]))[a-zA-Z]    # \sum, \int, ...
-    """.replace("EXPONENT", EXPONENT[2:]), re.VERBOSE)
+MAX_CHARS = 200  # longer answers are not read
+MAX_POWER = 300  # a power above 10^300, or below 10^-300, is not read: no tower of powers takes time
+REAL = mpmath.MPContext()  # a context of our own: threads and other users of mpmath keep their precision
+REAL.dps = 1000
 
+# Notations of the same thing, replaced in this order. '~' marks what stood in \text{} or behind a hard space.
+REWRITES = [(re.compile(pattern), new) for pattern, new in [
+    # wrappers and layout
+    (r'^\s*\\(?:boxed|fbox)\s*\{(.*)\}\s*$', r'\1'), (r'\{,\}|,\\!', ','), (r'\\(left|right|displaystyle)(?![a-zA-Z])', ''),
+    (r'\\(?:text|mathrm|textbf|mathbf|mbox)\s*\{\s*([^{}]*)\}', r'~\1'), (r'(?<!\\)\\[!,;: ]', ' '),
+    (r'^\s*~?\(([a-zA-Z])\)\s*$', r'\1'), (r'_\{(\w)\}', r'_\1'),
+    # signs outside LaTeX
+    ('[−–]', '-'), (r'\*\*', '^'), (r'[·⋅×]|\\cdot(?![a-z])|\\times(?![a-z])', '*'), (r'÷|\\div(?![a-z])', '/'),
+    (r'√|(?<![a-zA-Z\\])sqrt(?![a-zA-Z])', r'\\sqrt '), (r'π|(?<![a-zA-Z\\])pi(?![a-zA-Z])', r'\\pi '), ('∞', r'\\infty '),
+    # degrees, percent and currency are left out; units in Chinese get their symbols
+    (r'\^\s*(\\circ|\{\s*\\circ\s*\})|[°º度]|\\?[$%]', ''), ('平方厘米', '~cm^2'), ('厘米', '~cm'), ('米', '~m'),
+    # spaces, except between two words or numbers
+    (r'\s+', ' '), (r'(?<![a-zA-Z0-9~]) | (?![a-zA-Z0-9~])|(?<=\d) (?=[a-zA-Z](?![a-zA-Z]))', ''),
+    # fractions and roots without braces, mixed numbers
+    (r'\\[dtc]frac', r'\\frac'), (r'\\frac ?(\d) ?(\d)', r'\\frac{\1}{\2}'), (r'\\sqrt ?(\d+|[a-zA-Z])', r'\\sqrt{\1}'),
+    (r'^(-?)(\d+)(?:\\frac\{(\d+)\}\{(\d+)\}| (\d+)/(\d+))$', r'\1(\2+\3\5/\4\6)'),
+]]
+# The same with braces, from the innermost outwards until nothing changes. A digit before a fraction of digits, which
+# could be a mixed number inside a longer formula, keeps its braces and so can not be read.
+BRACES = [(re.compile(pattern), new) for pattern, new in [
+    (r'(?<!\d)\\frac\{([^{}]*)\}\{([^{}]*)\}|\\frac\{(?!-?\d)([^{}]*)\}\{([^{}]*)\}', r'((\1\3)/(\2\4))'),
+    (r'\\sqrt\{([^{}]*)\}', r'\\sqrt(\1)'), (r'\\sqrt\[(\d+)\]\{([^{}]*)\}', r'((\2)^(1/\1))'), (r'\^\{([^{}]*)\}', r'^(\1)'),
+]]
+# What may stand on one side only: a unit, or the 'x=' of 'x=5'. One letter is a unit only in \text{}, else a variable.
+UNIT = re.compile(r'(?<=[\d)}i~])[~ ]*(?:(mm|cm|km|inch|feet|ft|mile|unit|degree|dollar|cent|hour|minute|second)(?:e?s)?'
+                  r'|(?<=~)([mgsh]))(\^\(?[23]\)?)?$')
+NAME = re.compile(r'^(?:m?\\angle ?\w+|[a-zA-Z]{1,2}(?:_\w)?|[a-z]\([a-z]\))=(?=[^=]+$)')
+THOUSANDS = re.compile(r'[+-]?\d{1,3}(,\d{3})+(\.\d*)?')
 
-def extract_boxed(text):
-    """Content of the last \\boxed{...}, None if absent or never closed. Braces nest, except \\{ and \\}."""
-    _, box, text = text.rpartition("\\boxed{")
-    depth = 1 if box else math.inf
-    for token in re.finditer(r"\\.|[{}]", text, re.DOTALL):
-        depth += {"{": 1, "}": -1}.get(token[0], 0)
-        if depth == 0:
-            return text[:token.start()].strip()
-    return None
-
-
-def format_reward(text):
-    """0.5 for <thinking>...</thinking> ... \\boxed{...} ..., else 0. Forward searches only: linear time."""
-    text = "".join(piece.strip() for piece in re.split("([<>/])", text))
-    end = text.find("</thinking>")
-    box = text.find("\\boxed{", end)
-    return 0.5 if text.startswith("<thinking>") and -1 < end < box < text.find("}", box) else 0.0
-
-
-def _tidy(text):
-    """One spelling for all notations of an answer; and its unit, or ''."""
-    for pattern, new in SPELLINGS:
-        text = pattern.sub(new, text)
-    text = text.strip("~ \n").rstrip(".")
-    unit = UNIT.search(text)
-    text = " ".join(text[:unit.start() if unit else None].replace("~", " ").split())
-    text = re.sub("(?<![a-zA-Z0-9]) | (?![a-zA-Z0-9])", "", text)
-    text = re.sub(r"(?<=[\d)}])\(|(?<=\\pi)\(", r"\\cdot(", text)
-    if not unit:
-        return text, ""
-    return text, UNIT_NAMES.get(unit[1], unit[1] or unit[2]) + re.sub("[{}]", "", unit[3] or "")
-
-
-@lru_cache(maxsize=100_000)
-def _read(text):
-    """LaTeX -> SymPy object; ValueError if that would be unsafe or incomplete."""
-    flat = re.sub(r"\\\\|\\(begin|end)\{[pb]matrix\}", ";", text)
-    if "^" not in flat:
-        flat = re.sub(r"(?<!\d)\d{1,2}!(?!!)", "1", flat)  # up to 99! is harmless
-    powers = re.findall(r"\d+", " ".join(re.findall(EXPONENT, flat)))
-    if UNREADABLE.search(flat) or math.prod(max(1, int(power)) for power in powers) > MAX_POWER:
-        raise ValueError(f"not safely readable: {text}")
-    case = ConversionConfig(lowercase_symbols=False)  # else R - r is 0
-    return sympy.sympify(latex2sympy(text, is_real=True, normalization_config=None, conversion_config=case))
-
-
-def _same(gold, answer):
-    """Are two SymPy objects equal? Numbers exactly (decimals to 1e-12), formulas at 3 points, sets by member.
-
-    Not math-verify's verify(): to it any two tiny numbers are equal, and any two equations without solution.
-    """
-    if gold.has(sympy.zoo, sympy.nan) or gold == answer:
-        return gold == answer and not gold.has(sympy.zoo, sympy.nan)
-    if not all(isinstance(x, sympy.Expr) and not x.is_Matrix for x in (gold, answer)):  # by parts, in order
-        same_kind = type(gold) is type(answer) and 0 < len(gold.args) == len(answer.args)
-        return same_kind and all(_same(a, b) for a, b in zip(gold.args, answer.args, strict=True))
-    gold, answer = gold.doit(), answer.doit()
-    if gold.is_Rational and answer.is_Rational:
-        return gold == answer
-    tolerance = 1e-12 if gold.has(sympy.Float) or answer.has(sympy.Float) else 1e-30
-    for k in range(3):
-        point = {x: sympy.I if x.name == "i" else random.Random(f"{x} {k}").uniform(1, 9)
-                 for x in gold.free_symbols | answer.free_symbols}
-        a, b = gold.evalf(50, subs=point), answer.evalf(50, subs=point)
-        if a != b and not abs(a - b) < tolerance * abs(a):
-            return False
-    return True
-
-
-@lru_cache(maxsize=100_000)
-def _judge(answer, truth):
-    """True or False, or None where only SymPy could tell and the pair cannot be read."""
-    if max(len(answer), len(truth)) > MAX_CHARS:
-        return None
-    (answer, unit), (truth, true_unit) = _tidy(answer), _tidy(truth)
-    if not answer or not truth or (unit and true_unit and unit != true_unit):
-        return False
-    if ("=" in answer) != ("=" in truth):
-        answer, truth = NAME.sub("", answer), NAME.sub("", truth)
-    if answer == truth or answer.replace(" ", "").isalpha() or truth.replace(" ", "").isalpha():  # words
-        return answer.lower() == truth.lower()
-    if NUMBER.fullmatch(answer) and NUMBER.fullmatch(truth):
-        return Fraction(answer.replace(",", "")) == Fraction(truth.replace(",", ""))
-    if answer.count(",") != truth.count(","):  # read as sets, "5,5" and "5" would be equal
-        return False
-    limit = timeout(SECONDS if threading.current_thread() is threading.main_thread() else None)
-    try:
-        return limit(lambda: bool(_same(_read(truth), _read(answer))))()
-    except (Exception, TimeoutException):  # the one failure that becomes reward 0; counted
-        return None
-
-
-def equivalent(answer, truth):
-    """Do the content of a box and the true answer have the same value? Empty or unreadable: False."""
-    return bool(_judge(answer.strip()[:MAX_CHARS + 1], truth.strip()))  # cut, so that the cache stays small
-
-
-def _math_parts(response, answer):
-    boxed = extract_boxed(response) or ""
-    verdict = _judge(boxed[:MAX_CHARS + 1], answer.strip())
-    correct, unparsed = float(verdict is True), float(verdict is None)
-    return {"format": format_reward(response), "accuracy": correct, "unparsed": unparsed}
-
-
-def math_reward(response, answer):
-    """{'format': 0 or 0.5, 'accuracy': 0 or 1}."""
-    parts = _math_parts(response, answer)
-    return {"format": parts["format"], "accuracy": parts["accuracy"]}
-
-
-KINDS = {"math": lambda text, question: _math_parts(text, question["answer"])}
-
-
-def score(texts, owner, questions, kind="math"):
-    """Rewards [N] and parts {name: [N]} of N responses; owner[i] is the index of response i's question."""
-    if kind not in KINDS:
-        raise ValueError(f"reward kind = {kind!r}: allowed are {sorted(KINDS)}; add yours to reward.KINDS")
-    if len(texts) != len(owner):
-        raise ValueError(f"{len(texts)} responses but {len(owner)} owners: pass one question index for each")
-    rows = [KINDS[kind](text, questions[i]) for text, i in zip(texts, owner, strict=True)]
-    parts = {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
-    return [row["format"] + row["accuracy"] for row in rows], parts
+TOKEN = re.compile(r'(?P<number>\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)|(?P<name>\\[a-z]+|[a-zA-Z])|[-+*/^()]')
+WORD = re.compile(r'(?<![\\a-zA-Z])(?:[a-zA-Z]{3}|[A-Z]{2}|or)')  # not a product of variables
+FUNCTIONS = {name: getattr(REAL, name) for name in 'sqrt sin cos tan cot sec csc ln log10'.split()}
+FUNCTIONS['log'] = FUNCTIONS.pop('log10')

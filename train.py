@@ -1,14 +1,14 @@
 """FastRL: group-relative RL of (vision-)language models that trains only on trajectories that differ.
 
-    python train.py                                                      the toy: a tiny Qwen2.5-VL, no GPU, no download
-    torchrun --standalone --nproc_per_node=2 train.py                    two processes (gloo on CPUs, nccl on GPUs)
-    torchrun --standalone --nproc_per_node=8 train.py config/geo3k.py    Qwen2.5-VL-7B, 8 GPUs of 80 GB
-    torchrun --nnodes=2 --nproc_per_node=8 --rdzv_endpoint=HOST:29500 train.py config/geo3k.py      two such machines
+    python train.py                                        the toy: a tiny Qwen2.5-VL, no GPU, no download
+    torchrun --nproc_per_node=2 train.py                   two processes (gloo on CPUs, nccl on GPUs)
+    torchrun --nproc_per_node=8 train.py config/geo3k.py   Qwen2.5-VL-7B on 8 GPUs of 80 GB
+    torchrun --nnodes=2 --nproc_per_node=8 --rdzv_endpoint=HOST:29500 train.py config/geo3k.py    two of those
 
-A step: roll out -> score -> prune (MDAP) -> deal to ranks -> old / reference log-probs -> updates; at epoch boundaries
-ARS sets the number of rollouts. Departures from textbook GRPO:
-1. only trajectories that differ in advantage or tokens are trained on, and pruning comes before every log-prob pass;
-2. the old log-probs are the sampler's own unless old_logps = 'recompute': same weights, temperature and vocabulary;
+A step: roll out -> score -> prune (MDAP) -> deal to ranks -> old / reference log-probs -> updates; after an
+epoch ARS sets the number of rollouts of the next. Departures from textbook GRPO:
+1. only trajectories that differ in advantage or tokens are trained on; pruning precedes every log-prob pass;
+2. the old log-probs are the sampler's own unless old_logps = 'recompute': one policy, one temperature;
 3. ids depend on seed, step and question only, so that one process and many sample and train the same.
 """
 import copy
@@ -41,8 +41,8 @@ max_steps = 100                 # training steps; 0: as many as epochs gives
 epochs = 0                      # passes over the questions; 0: as many as max_steps gives
 seed = 1                        # of shuffling and sampling
 device = 'auto'                 # 'auto': cuda if there is one, else cpu
-cpu_threads = 1                 # of each process; 0: torch's default (the toy's matrices are too small to share)
-dtype = 'auto'                  # of the weights: 'float32', 'bfloat16'; 'auto': bfloat16 on cuda, else float32
+cpu_threads = 1                 # of each process; 0: torch's default (the toy's matrices are too small for 2)
+dtype = 'auto'                  # of the weights: 'float32', 'bfloat16', 'auto': bfloat16 on cuda only
 attn_implementation = 'sdpa'    # or 'eager', 'flash_attention_2'
 trust_remote_code = False       # run model code that a checkpoint brings along
 wandb_project = ''              # '': no wandb
@@ -66,7 +66,7 @@ max_tokens_in_flight = 262144   # per rank: rows x (prompt + response) sampled a
 reward = 'math'                 # 0.5 for the format and 1 for the right answer
 # what to train on
 pruning = 'mdap'                # 'none': every trajectory
-tau = 0.8                       # least deviation of kept trajectories of one advantage; 0: keep all, > 1: keep one
+tau = 0.8                       # least deviation of those kept of one advantage; 0: keep all, > 1: keep one
 ngram = 1                       # of the token ids compared
 align = 0                       # trained trajectories are a multiple of this; 0: ranks x updates_per_step
 adaptive_rollouts = True        # ARS: G follows the pruning history
@@ -102,19 +102,20 @@ keep_checkpoints = 2            # older ones are deleted
 config = configure(__file__)
 globals().update(config)
 
-# ----------------------------------------------------------------------------------------------------------- setup
+# ------------------------------------------------------------------------------------------------------ setup
 rank, world = int(os.environ.get('RANK', 0)), int(os.environ.get('WORLD_SIZE', 1))
 say = tqdm.write if rank == 0 else (lambda *_: None)
-for key, allowed in {'pruning': ['mdap', 'none'], 'average': ['token', 'seq'], 'kl': ['k3', 'k1', 'abs', 'k2'],
-                     'ratio': ['token', 'sequence', 'sequence_token'], 'old_logps': ['sampler', 'recompute'],
-                     'reward': list(rewarding.KINDS), 'dtype': ['auto', 'float32', 'bfloat16']}.items():
+for key, allowed in {
+        'pruning': ['mdap', 'none'], 'average': ['token', 'seq'], 'kl': ['k3', 'k1', 'abs', 'k2'],
+        'ratio': ['token', 'sequence', 'sequence_token'], 'old_logps': ['sampler', 'recompute'],
+        'reward': list(rewarding.KINDS), 'dtype': ['auto', 'float32', 'bfloat16']}.items():
     if config[key] not in allowed:
         fail(f'{key} = {config[key]!r} must be one of {allowed}')
 for key, least, why in (
         ('temperature', 1e-3, ': a greedy group has no spread to learn from'), ('questions_per_step', 1, ''),
-        ('rollouts_per_question', 2, ': an advantage is relative to the group'), ('max_response_tokens', 1, ''),
-        ('updates_per_step', 1, ''), ('ngram', 1, ''), ('tau', 0, ''), ('beta', 0, ''), ('learning_rate', 0, ''),
-        ('eval_temperature', 0, ''), ('keep_checkpoints', 1, '')):
+        ('rollouts_per_question', 2, ': an advantage is relative to the group'), ('tau', 0, ''),
+        ('max_response_tokens', 1, ''), ('updates_per_step', 1, ''), ('ngram', 1, ''), ('beta', 0, ''),
+        ('learning_rate', 0, ''), ('eval_temperature', 0, ''), ('keep_checkpoints', 1, '')):
     if config[key] < least:
         fail(f'{key} = {config[key]} must be at least {least}{why}')
 if questions_per_step % world:
@@ -142,10 +143,10 @@ state = {'step': 0, 'best': -1.0, 'init_from': start}
 if init_from == 'resume':
     start = Path(out_dir, 'latest').resolve()
     if not (start / 'state.json').is_file():
-        fail(f'init_from = resume, but {out_dir}/latest is no checkpoint: start without it, or correct out_dir')
+        fail(f'init_from = resume, but {out_dir}/latest is no checkpoint: start afresh, or correct out_dir')
     state = json.loads((start / 'state.json').read_text())
     if state['world'] != world:
-        fail(f'{start} was written by {state["world"]} processes, these are {world}: resume with as many')
+        fail(f'{start} is of {state["world"]} processes, these are {world}: resume with as many')
 style = dict(system_prompt=system_prompt, examples=examples, prompt_suffix=prompt_suffix)
 try:
     model, processor = models.load(start, **loading)
@@ -156,26 +157,26 @@ except (OSError, ValueError) as error:
     fail(f'{error} (init_from = {init_from!r}, dataset = {dataset!r})')
 fitting = [i for i, length in enumerate(lengths) if length <= max_prompt_tokens]
 if len(fitting) < len(lengths):
-    say(f'warning: dropped {len(lengths) - len(fitting)} of {len(lengths)} questions whose prompt is longer than '
-        f'max_prompt_tokens = {max_prompt_tokens} (longest: {max(lengths)})')
+    say(f'warning: dropped {len(lengths) - len(fitting)} of {len(lengths)} questions whose prompt is longer '
+        f'than max_prompt_tokens = {max_prompt_tokens} (longest: {max(lengths)})')
 if len(fitting) < questions_per_step:
     fail(f'{len(fitting)} questions of {dataset} are left, but questions_per_step = {questions_per_step}: '
          'raise max_prompt_tokens, lower max_pixels or take fewer questions per step')
-steps_per_epoch = len(fitting) // questions_per_step  # the incomplete rest of an epoch's permutation is left out
+steps_per_epoch = len(fitting) // questions_per_step  # the rest of an epoch's permutation is left out
 max_steps = max_steps or epochs * steps_per_epoch
 
 policy = models.Policy(model, temperature, share_prefix)
 ends = models.end_ids(model, processor)
 if not policy.can_share:
-    say(f'the cache of {type(model).__name__} can not fan out: sampling by generate, log-probs by full sequences')
+    say(f'{type(model).__name__} has a cache that can not fan out: library generate, full-sequence log-probs')
 if gradient_checkpointing:
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})
 reference = None
 if beta > 0:
     first = models.load(state['init_from'], **loading)[0] if init_from == 'resume' else copy.deepcopy(model)
     reference = models.Policy(first, temperature, share_prefix).requires_grad_(False)
-wrapped = DistributedDataParallel(policy, device_ids=[device] if cuda else None, forward_sync_buffers=False,
-                                  gradient_as_bucket_view=True) if world > 1 else policy
+wrapped = policy if world == 1 else DistributedDataParallel(
+    policy, device_ids=[device] if cuda else None, forward_sync_buffers=False, gradient_as_bucket_view=True)
 optimizer = models.make_optimizer(policy.parameters(), world, lr=learning_rate, betas=(beta1, beta2),
                                   weight_decay=weight_decay)
 adaptive = ars.AdaptiveRollouts(rollouts_per_question, max_steps)
@@ -183,7 +184,7 @@ if init_from == 'resume':
     adaptive.load_state_dict(state['ars'])
     models.load_optimizer(start, optimizer)
 
-say(f'{sum(p.numel() for p in model.parameters()) / 1e6:.2f}M parameters in {model.dtype} on {device} x {world}; '
+say(f'{model.num_parameters() / 1e6:.2f}M parameters in {model.dtype} on {device} x {world}; '
     f'{len(fitting)} questions, {steps_per_epoch} steps an epoch, {max_steps} steps\n'
     f'{questions_per_step} questions x {rollouts_per_question} rollouts = '
     f'{questions_per_step * rollouts_per_question} trajectories a step; / {world} ranks = '
@@ -206,12 +207,13 @@ def log(record):
 
 
 def evaluation():
-    """Scores on the test questions, as eval_temperature says and at the training temperature; all ranks call it."""
+    """Scores on the test questions at eval_temperature, and at the training temperature; on all ranks."""
     def score(**how):
-        return summary(evaluate(policy, processor, test_questions, ends=ends, style=style, seed=seed, reward=reward,
-                                max_response_tokens=max_response_tokens,
+        return summary(evaluate(policy, processor, test_questions, ends=ends, style=style, seed=seed,
+                                max_response_tokens=max_response_tokens, reward=reward,
                                 max_tokens_in_flight=max_tokens_in_flight, **how))
-    scores = {f'eval/{key}': value for key, value in score(temperature=eval_temperature, top_p=eval_top_p).items()}
+    chosen = score(temperature=eval_temperature, top_p=eval_top_p)
+    scores = {f'eval/{key}': value for key, value in chosen.items()}
     if eval_sampled:
         scores['eval/sampled'] = score(temperature=temperature)['accuracy']
     say('evaluation ' + ' '.join(f'{key} {value:.3f}' for key, value in scores.items()))
@@ -224,7 +226,7 @@ def checkpoint(name, optimizer=None):
     models.save(Path(out_dir, name), model, processor, everything, optimizer)
 
 
-# ------------------------------------------------------------------------------------------------------------ loop
+# ------------------------------------------------------------------------------------------------------- loop
 step = state['step']
 if step == 0:
     scores = evaluation()
@@ -237,8 +239,9 @@ while step < max_steps:
     G = adaptive.rollouts if adaptive_rollouts else rollouts_per_question
 
     # 1. the step's questions, a slice of the epoch's permutation; each rank rolls out its part of the slots
-    order = torch.randperm(len(fitting), generator=torch.Generator().manual_seed(sampling.seed_of(seed, epoch)))
-    chosen = [fitting[i] for i in order[position * questions_per_step:(position + 1) * questions_per_step]]
+    shuffle = torch.Generator().manual_seed(sampling.seed_of(seed, epoch))
+    order = torch.randperm(len(fitting), generator=shuffle)
+    chosen = [fitting[i] for i in order[position * questions_per_step:][:questions_per_step]]
     mine = range(rank * questions_per_step // world, (rank + 1) * questions_per_step // world)
     asked = [questions[chosen[slot]] for slot in mine]
     prompts = {slot: sampling.encode(question, processor, **style) for slot, question in zip(mine, asked)}
@@ -260,12 +263,13 @@ while step < max_steps:
                                            len(prompts[slot]['input_ids']))
                        for ids, logps, keep, advantage in zip(
                            rollouts.ids[own], rollouts.logps[own], rollouts.mask[own], advantages[own])])
-        kept = mdap.select([t.ids for t in groups[-1]], advantages[own], tau, ngram) if pruning == 'mdap' else range(G)
-        told.append({'kept': list(kept), 'advantages': advantages[own], 'reward/mean': rewards[own],
-                     'rollout/length': [len(t.ids) for t in groups[-1]],
+        ids = [t.ids for t in groups[-1]]
+        kept = mdap.select(ids, advantages[own], tau, ngram) if pruning == 'mdap' else list(range(G))
+        told.append({'kept': kept, 'advantages': advantages[own], 'reward/mean': rewards[own],
+                     'rollout/length': [len(response) for response in ids],
                      'rollout/truncated': rollouts.truncated[own].tolist(),
                      **{f'reward/{name}': values[own] for name, values in parts.items()}})
-    told = [question for part in sampling.gather(told) for question in part]  # of all ranks, in the order of slots
+    told = [question for part in sampling.gather(told) for question in part]  # of all ranks, by slot
     kept = mdap.align([question['kept'] for question in told], [question['advantages'] for question in told],
                       align or world * updates_per_step)
     adaptive.record([len(indices) for indices in kept])
@@ -276,17 +280,18 @@ while step < max_steps:
     K, plan = len(survivors), []
     for u in range(updates_per_step):
         rows = survivors[u * K // updates_per_step:(u + 1) * K // updates_per_step]
-        hands = [[rows[i] for i in hand] for hand in mdap.deal([t.cost for t in rows], [t.slot for t in rows], world)]
-        plan.append([list(sampling.chunks(hand, [t.cost for t in hand], tokens_per_microbatch)) for hand in hands])
+        hands = mdap.deal([t.cost for t in rows], [t.slot for t in rows], world)
+        plan.append([list(sampling.chunks([rows[i] for i in hand], [rows[i].cost for i in hand],
+                                          tokens_per_microbatch)) for hand in hands])
     my_batches = [batch for update in plan for batch in update[rank]]
 
     def prompt_of(slot, prompts=prompts, chosen=chosen):
-        if slot not in prompts:  # a trajectory that came from another rank: its prompt is encoded here once more
+        if slot not in prompts:  # a trajectory from another rank: its prompt is encoded here once more
             prompts[slot] = sampling.encode(questions[chosen[slot]], processor, **style)
         return prompts[slot]
     clock.append(time.perf_counter())  # prune
 
-    # 5. log-probs before the updates: old ones where the sampler's do not serve, the reference's where beta > 0
+    # 5. log-probs before the updates: old ones where the sampler's do not serve, the reference's if beta > 0
     with torch.no_grad():
         for batch in my_batches if old_logps == 'recompute' else []:
             for t, logps in zip(batch, policy(*sampling.pack(batch, prompt_of, device))[0].tolist()):
@@ -307,14 +312,14 @@ while step < max_steps:
         rows = [t for hand in update for batch in hand for t in batch]
         tokens = sum(len(t.ids) for t in rows)
         count = tokens if average == 'token' else len(rows)
-        passes = max(len(hand) for hand in update)  # every rank runs as many, or the collectives would not match
+        passes = max(len(hand) for hand in update)  # every rank runs as many, or the collectives hang
         for i in range(passes):
             real = i < len(update[rank])
             batch = update[rank][i] if real else rows[:1]  # a stand-in of weight 0
             inputs = sampling.pack(batch, prompt_of, device)
             weight = inputs[-1] & real  # [k, T]
             with wrapped.no_sync() if world > 1 and i < passes - 1 else nullcontext():
-                logps, entropy = wrapped(*inputs)  # [k, T], through DDP's own forward: that arms the reduction
+                logps, entropy = wrapped(*inputs)  # [k, T]; DDP's own forward arms the reduction
                 loss, stats = losses.policy_loss(
                     logps, sampling.pad([t.logps for t in batch], device),
                     torch.tensor([t.advantage for t in batch], device=device), weight,
@@ -322,9 +327,10 @@ while step < max_steps:
                 shares = [losses.average(loss, weight, average, count), torch.zeros((), device=device)]
                 if reference:
                     ref_logps = sampling.pad([t.ref_logps for t in batch], device)
-                    shares[1] = losses.average(losses.kl_penalty(logps, ref_logps, kl), weight, average, count)
-                ((shares[0] + beta * shares[1]) * world).backward()  # DDP takes the mean over ranks: make it a sum
-            shares += [losses.average(values, weight, count=tokens) for values in (stats['clip_fraction'], entropy)]
+                    penalty = losses.kl_penalty(logps, ref_logps, kl)  # [k, T]
+                    shares[1] = losses.average(penalty, weight, average, count)
+                ((shares[0] + beta * shares[1]) * world).backward()  # DDP takes the mean of ranks: undo that
+            shares += [losses.average(x, weight, count=tokens) for x in (stats['clip_fraction'], entropy)]
             totals += torch.stack(shares).detach().double().cpu()
         norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), grad_clip or float('inf'))
         norms.append(norm.item())
@@ -344,7 +350,8 @@ while step < max_steps:
     spent = [after - before for before, after in zip(clock, clock[1:])]
     N = len(told) * G
     record = {
-        'step': step, 'epoch': epoch, 'rollouts_per_question': G, 'trajectories_sampled': N, 'trajectories_trained': K,
+        'step': step, 'epoch': epoch, 'rollouts_per_question': G,
+        'trajectories_sampled': N, 'trajectories_trained': K,
         'tokens_sampled': sum(sum(question['rollout/length']) for question in told),
         'tokens_trained': sum(len(t.ids) for t in survivors),
         **{key: sum(sum(question[key]) for question in told) / N for key in told[0] if '/' in key},
@@ -352,13 +359,16 @@ while step < max_steps:
         'prune/flat_groups': sum(not any(question['advantages']) for question in told) / len(told),
         **dict(zip(('loss/policy', 'loss/kl', 'loss/clip_fraction', 'loss/entropy'), totals.tolist())),
         'loss/grad_norm': sum(norms) / len(norms), 'lr': lr, 'time/step': sum(spent),
-        **dict(zip(('time/generate', 'time/reward', 'time/prune', 'time/old', 'time/ref', 'time/update'), spent)),
+        **{f'time/{name}': seconds for name, seconds in zip(
+            ('generate', 'reward', 'prune', 'old', 'ref', 'update'), spent)},
         'memory/peak_gb': (torch.cuda.max_memory_allocated() if cuda else
                            1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1e9}
-    say('step {step}/{max_steps} epoch {epoch} | reward {reward/mean:.3f} accuracy {reward/accuracy:.3f} format '
-        '{reward/format:.3f} | G {rollouts_per_question} trained {trajectories_trained}/{trajectories_sampled} length '
-        '{rollout/length:.1f} | loss {loss/policy:+.3f} norm {loss/grad_norm:.2f} entropy {loss/entropy:.2f} | '
-        '{time/step:.2f} s: generate {time/generate:.2f} update {time/update:.2f}'.format(max_steps=max_steps, **record))
+    say('step {step}/{max_steps} epoch {epoch} | reward {reward/mean:.3f} accuracy {reward/accuracy:.3f} '
+        'format {reward/format:.3f} | G {rollouts_per_question} trained {trajectories_trained}/'
+        '{trajectories_sampled} length {rollout/length:.1f} | loss {loss/policy:+.3f} norm '
+        '{loss/grad_norm:.2f} entropy {loss/entropy:.2f} | {time/step:.2f} s: generate '
+        '{time/generate:.2f} update {time/update:.2f}'
+        .format(max_steps=max_steps, **record))
     if print_every and step % print_every == 0:
         say(f'--- a sample: {asked[0]["problem"]}\n{rollouts.text[0]}\n'
             f'--- truth {asked[0]["answer"]}, reward {rewards[0]}, advantage {advantages[0]:.2f}')
@@ -378,6 +388,6 @@ while step < max_steps:
             link.replace(Path(out_dir, 'latest'))
             for old in sorted(Path(out_dir).glob('step_' + '[0-9]' * 6))[:-keep_checkpoints]:
                 shutil.rmtree(old)
-say(f'done: {step} steps, best eval/accuracy {state["best"]:.3f}; {out_dir}/latest opens with eval.py and from_pretrained')
+say(f'done: {step} steps, best eval/accuracy {state["best"]:.3f}; eval.py opens {out_dir}/latest')
 if world > 1:
     dist.destroy_process_group()

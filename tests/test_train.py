@@ -25,7 +25,7 @@ import eval as evaluation
 import mdap
 from data import toy
 from helpers import ROOT, read_log, run_train
-from model import MasterAdamW
+from model import make_optimizer
 from reward import extract_boxed
 
 FORKS = r'''
@@ -171,3 +171,540 @@ def printed(text):
     words = text.split()
     return {name.removeprefix('eval/'): value for name, value in zip(words, words[1:])
             if name.removeprefix('eval/') in ('accuracy', 'format', 'truncated')}
+
+
+# ------------------------------------------------------------------------------- one run, its log and its checkpoints
+
+
+@pytest.fixture(scope='module')
+def whole_run(small):
+    """Flags that make a run long enough to look at: three steps, each evaluated and saved."""
+    return [*small, '--max_steps=3', '--eval_every=1', '--eval_questions=20', '--save_every=1', '--keep_checkpoints=2']
+
+
+@pytest.fixture(scope='module')
+def first(whole_run, tmp_path_factory):
+    """The README's command -> its out_dir and what it printed."""
+    out = tmp_path_factory.mktemp('runs') / 'first'
+    return out, run_train(*whole_run, f'--out_dir={out}')
+
+
+@pytest.fixture(scope='module')
+def answers(first, launch, tmp_path_factory):
+    """eval.py on the first run's last checkpoint -> what it printed, what it wrote."""
+    file = tmp_path_factory.mktemp('answers') / 'answers.json'
+    text = launch(f'--init_from={first[0]}/latest', f'--output={file}', script='eval.py')
+    return text, json.loads(file.read_text())
+
+
+@pytest.fixture(scope='module')
+def second(whole_run, level, answers, launch, tmp_path_factory):
+    """The same run, tested on questions to which the first run's final answers are the truth: it gets better."""
+    folder = tmp_path_factory.mktemp('second')
+    truth = [extract_boxed(record['responses'][0]) or 'none' for record in answers[1]['answers']]
+    rows = Dataset.from_parquet(str(level / 'test.parquet')).select(range(len(truth))).to_list()
+    Dataset.from_list([row | {'answer': answer} for row, answer in zip(rows, truth)]).to_parquet(str(folder / 'graded.parquet'))
+    text = launch(*whole_run, f'--out_dir={folder}/out', f'--eval_dataset={folder}/graded.parquet')
+    return folder / 'out', text
+
+
+def test_log(first):
+    """One line of settings, then one per step with all names and numbers that fit together."""
+    config, start, *steps = read_log(first[0])
+    assert config['config']['questions_per_step'] == 6 and config['config']['learning_rate'] == 1e-3
+    assert start['step'] == 0 and 'eval/accuracy' in start
+    assert [record['step'] for record in steps] == [1, 2, 3]
+    for record in steps:
+        assert LOGGED | {'eval/accuracy', 'eval/format'} <= set(record)
+        assert all(math.isfinite(value) for value in record.values())
+        G, trained = record['rollouts_per_question'], record['trajectories_trained']
+        assert G == 4 and record['trajectories_sampled'] == 24 and 6 <= trained <= 24
+        assert trained == pytest.approx(record['prune/kept_mean'] * 6) and trained % 2 == 0
+        assert record['prune/kept_mean'] <= record['prune/kept_max'] <= G
+        assert record['tokens_sampled'] == pytest.approx(record['rollout/length'] * 24)
+        assert trained <= record['tokens_trained'] <= record['tokens_sampled'] <= 24 * 24
+        assert record['reward/mean'] == pytest.approx(record['reward/format'] + record['reward/accuracy'])
+        assert 0 <= record['prune/flat_groups'] <= 1 and 0 <= record['rollout/truncated'] <= 1
+        assert record['loss/kl'] == 0 and record['loss/entropy'] > 0 and record['loss/grad_norm'] > 0
+        parts = [record[f'time/{part}'] for part in ('generate', 'reward', 'prune', 'old', 'ref', 'update')]
+        assert min(parts) >= 0 and sum(parts) == pytest.approx(record['time/step'])
+        assert record['lr'] == 1e-3 and 0.05 < record['memory/peak_gb'] < 50
+    assert sum(record['reward/mean'] for record in steps) > 0, 'the toy earns nothing: these tests would be empty'
+
+
+def test_console(first):
+    """The batch arithmetic as products, the sampler's settings, one line per step."""
+    text = first[1]
+    assert '6 questions x 4 rollouts = 24 trajectories a step; / 1 ranks = 24; 2 updates a step' in text
+    assert 'forbidden ids [3, 4, 5, 6], end ids [2]' in text and '400 questions, 66 steps' in text
+    assert sum(line.startswith('step ') for line in text.splitlines()) == 3
+
+
+def test_checkpoint(first, level):
+    """Layout; only the newest two stay; the export opens with transformers and carries the start's own settings (C7)."""
+    out = first[0]
+    assert {'step_000002', 'step_000003', 'latest', 'log.jsonl'} == {path.name for path in out.iterdir()} - {'best'}
+    assert (out / 'latest').resolve() == out / 'step_000003'
+    latest = out / 'latest'
+    for name in ('model.safetensors', 'config.json', 'generation_config.json', 'tokenizer.json', 'tokenizer_config.json',
+                 'preprocessor_config.json', 'state.json', 'rank0.pt'):
+        assert (latest / name).is_file(), name
+    state = json.loads((latest / 'state.json').read_text())
+    assert state['step'] == 3 and state['world'] == 1 and state['ars']['rollouts'] == 4
+    assert state['settings'] == read_log(out)[0]['config']
+    for name in ('config.json', 'generation_config.json'):
+        ours, start = (json.loads((folder / name).read_text()) for folder in (latest, level / 'warm_start'))
+        for part in ('text_config', 'vision_config') if name == 'config.json' else ():
+            ours[part].pop('dtype', None)  # the library writes the dtype of the parts, too, once a model was loaded
+        assert ours == start, name
+    model = AutoModelForImageTextToText.from_pretrained(latest)
+    assert torch.equal(dict(model.named_parameters())['model.language_model.norm.weight'],
+                       weights(latest)['model.language_model.norm.weight'])
+    assert 1e-4 < distance(latest, level / 'warm_start') < 0.1
+
+
+def test_same_seed_same_run(first, second, whole_run, launch, tmp_path):
+    """The evaluation set aside, two runs of one seed log the same numbers; another seed does not."""
+    def training(folder):
+        return [{key: value for key, value in record.items() if not key.startswith('eval/')}
+                for record in without_times(read_log(folder))]
+    assert training(first[0]) == training(second[0]) and distance(first[0] / 'latest', second[0] / 'latest') == 0
+    launch(*whole_run, '--eval_every=0', '--save_every=0', '--seed=2', f'--out_dir={tmp_path}')
+    for ours, other in zip(training(first[0])[1:], training(tmp_path)[1:]):
+        assert ours['tokens_sampled'] != other['tokens_sampled'] and ours['step'] == other['step']
+
+
+def test_eval_prints_what_training_printed(first, second, answers, launch):
+    """eval.py on latest/ and best/ gives the accuracy that train.py printed for them, with no further flags."""
+    lines = [line for line in first[1].splitlines() if line.startswith('evaluation')]
+    assert len(lines) == 4 and printed(answers[0]) == printed(lines[-1]) and len(printed(lines[-1])) == 3
+    assert answers[1]['scores']['format'] == read_log(first[0])[-1]['eval/format']
+    out, text = second
+    scores = [record['eval/accuracy'] for record in read_log(out)[1:]]
+    best = json.loads((out / 'best' / 'state.json').read_text())
+    assert best['best'] == max(scores) > scores[0] and scores.index(max(scores)) == best['step']
+    shown = launch(f'--init_from={out}/best', script='eval.py')
+    assert printed(shown) == printed([line for line in text.splitlines() if line.startswith('evaluation')][best['step']])
+    assert '20 questions' in shown and 'greedy' in shown
+
+
+def test_eval_counts_every_question_once(first, answers, launch, tmp_path):
+    """E1: two processes give the records of one, at an odd number of questions and several samples as well."""
+    flags = ['--eval_questions=7', '--samples=4', '--eval_temperature=1.0', f'--init_from={first[0]}/latest']
+    records = []
+    for processes in (1, 2):
+        launch(*flags, f'--output={tmp_path}/{processes}.json', script='eval.py', processes=processes)
+        records.append(json.loads((tmp_path / f'{processes}.json').read_text()))
+    assert records[0]['answers'] == records[1]['answers'] and records[0]['scores'] == records[1]['scores']
+    assert [record['index'] for record in records[0]['answers']] == list(range(7))
+    assert len({record['id'] for record in records[0]['answers']}) == 7
+    assert all(len(record['responses']) == len(record['accuracy']) == 4 for record in records[0]['answers'])
+    assert {'pass@2', 'pass@4', 'accuracy'} <= set(records[0]['scores'])
+    assert [record['responses'] for record in answers[1]['answers'][:7]] != [
+        record['responses'][:1] for record in records[0]['answers']]
+
+
+def test_best_is_replaced_only_by_strictly_better(small, launch, tmp_path):
+    """Scores 0.1 before training, then 0.3, 0.3, 0.2: best/ is step 1, and stays it."""
+    before = '''
+import eval
+given, real = [0.1, 0.3, 0.3, 0.2], eval.summary
+eval.summary = lambda records: real(records) | {'accuracy': given.pop(0)}
+'''
+    launch(*small, '--max_steps=3', '--eval_every=1', f'--out_dir={tmp_path}', before=before)
+    state = json.loads((tmp_path / 'best' / 'state.json').read_text())
+    assert state['step'] == 1 and state['best'] == 0.3 and (tmp_path / 'step_000003').is_dir()
+    assert not (tmp_path / 'best' / 'rank0.pt').exists()
+    assert json.loads((tmp_path / 'latest' / 'state.json').read_text())['best'] == 0.3
+
+
+# ------------------------------------------------------------------------------------- what is trained, and how often
+
+
+def test_only_survivors_enter_the_passes(small, launch, tmp_path):
+    """Old, reference and update pass see each surviving trajectory once, and nothing else."""
+    launch(*small, '--beta=0.1', '--old_logps=recompute', f'--out_dir={tmp_path}/out', '--updates_per_step=3',
+           '--tokens_per_microbatch=100', before=f'FILE = {str(tmp_path / "passes")!r}\n' + COUNT_ROWS)
+    seen, steps = passes(tmp_path / 'passes'), read_log(tmp_path / 'out')[2:]
+    assert sum(kind == 'step' for kind, *_ in seen) == 3 * len(steps)
+    order = [kind for kind, _ in itertools.groupby(kind for kind, *_ in seen)]
+    assert order == ['old', 'ref', *['update', 'step'] * 3] * 2
+    for kind in ('old', 'ref', 'update'):
+        rows, tokens = (sum(line[i] for line in seen if line[0] == kind) for i in (1, 2))
+        assert rows == sum(record['trajectories_trained'] for record in steps)
+        assert tokens == sum(record['tokens_trained'] for record in steps)
+    assert all(record['trajectories_trained'] < record['trajectories_sampled'] for record in steps)
+    assert sum(kind == 'update' for kind, *_ in seen) > 6, 'one micro-batch per update: the budget is no test'
+
+
+def test_passes_that_are_not_needed_are_left_out(small, launch, tmp_path):
+    """Without KL there is no reference pass, with the sampler's own log-probs no old one; pruning changes no counts of
+    updates, and switching it off, or tau = 0, trains all trajectories."""
+    for name, *flags in (('pruned',), ('none', '--pruning=none'), ('tau', '--tau=0')):
+        out = tmp_path / name
+        launch(*small, *flags, f'--out_dir={out}', before=f'FILE = {str(tmp_path / name)!r}\n' + COUNT_ROWS)
+        seen, steps = passes(tmp_path / name), read_log(out)[2:]
+        assert {kind for kind, *_ in seen} == {'update', 'step'}
+        assert sum(kind == 'step' for kind, *_ in seen) == 4
+        trained = [record['trajectories_trained'] for record in steps]
+        assert sum(rows for _, rows, *_ in seen) == sum(trained)
+        assert (trained == [24, 24]) == (name != 'pruned') and max(trained) <= 24
+    assert without_times(read_log(tmp_path / 'none')) == without_times(read_log(tmp_path / 'tau'))
+
+
+def test_each_question_once_per_epoch(level, small, launch, tmp_path):
+    """L13: 13 questions, 4 a step: three steps an epoch, no question twice in one, another order in the next."""
+    data = subset(level, tmp_path / 'data.parquet', 13)
+    before = f'''
+import json, reward
+score = reward.score
+def noted(text, owner, questions, **settings):
+    with open({str(tmp_path / "asked")!r} + str(RANK), 'a') as file:
+        file.write(json.dumps([[question['id'] for question in questions], list(owner)]) + '\\n')
+    return score(text, owner, questions, **settings)
+reward.score = noted
+'''
+    flags = [*small, f'--dataset={data}', '--questions_per_step=4', '--rollouts_per_question=2', '--eval_every=0',
+             '--eval_questions=1', '--max_steps=0', '--epochs=2', '--adaptive_rollouts=false', '--learning_rate=0']
+    launch(*flags, f'--out_dir={tmp_path}/1', before=before)
+    one = [ids for ids, owner in passes(tmp_path / 'asked') if len(owner) == 8]
+    assert [record['epoch'] for record in read_log(tmp_path / '1')[2:]] == [0, 0, 0, 1, 1, 1]
+    assert len(one) == 6 and all(len(set(sum(epoch, []))) == 12 for epoch in (one[:3], one[3:]))
+    assert one[:3] != one[3:]
+    (tmp_path / 'asked0').unlink()
+    launch(*flags, f'--out_dir={tmp_path}/2', before=before, processes=2)
+    halves = [[ids for ids, owner in passes(tmp_path / 'asked', rank) if len(owner) == 4] for rank in (0, 1)]
+    assert [a + b for a, b in zip(*halves)] == one
+
+
+# ------------------------------------------------------------------------------- however it is cut, the same update
+
+
+@pytest.fixture(scope='module')
+def everything(small, launch, tmp_path_factory):
+    """Two steps of three updates, old and reference passes on, in one process, shared prefix, large micro-batches."""
+    flags = [*small, '--beta=0.1', '--old_logps=recompute', '--updates_per_step=3', '--align=6', '--tau=0.6',
+             '--rollouts_per_question=8', '--learning_rate=2e-4']
+    out = tmp_path_factory.mktemp('everything') / 'out'
+    launch(*flags, f'--out_dir={out}')
+    return flags, out
+
+
+def assert_same_run(ours, theirs, start):
+    """The same log and the same weights, which have moved far more than they may differ."""
+    for a, b in zip(without_times(read_log(ours)), without_times(read_log(theirs)), strict=True):
+        assert a == pytest.approx(b, rel=1e-3, abs=1e-5)
+    assert distance(ours / 'latest', theirs / 'latest') < 1e-5
+    assert distance(ours / 'latest', start) > 4e-4
+
+
+def test_two_processes_equal_one(everything, launch, level, tmp_path):
+    """D1, D2, L1: ranks that cut different numbers of micro-batches end with the weights of one process."""
+    flags, out = everything
+    launch(*flags, f'--out_dir={tmp_path}/out', '--tokens_per_microbatch=120', processes=2,
+           before=f'FILE = {str(tmp_path / "passes")!r}\n' + COUNT_ROWS)
+    assert_same_run(tmp_path / 'out', out, level / 'warm_start')
+    count = [{kind: sum(line[0] == kind for line in passes(tmp_path / 'passes', rank))
+              for kind in ('old', 'ref', 'update', 'step')} for rank in (0, 1)]
+    assert count[0]['old'] != count[1]['old'], 'both ranks had as many micro-batches: the budget is no test'
+    assert count[0]['update'] == count[1]['update'] >= max(count[0]['old'], count[1]['old'])
+    assert count[0]['step'] == count[1]['step'] == 6 and min(count[0]['old'], count[1]['old']) > 6
+    rows = [sum(line[1] for line in passes(tmp_path / 'passes', rank) if line[0] == 'old') for rank in (0, 1)]
+    assert rows[0] == rows[1] and sum(rows) == sum(
+        record['trajectories_trained'] for record in read_log(out)[2:])
+
+
+@pytest.mark.parametrize('flag', ['--share_prefix=false', '--gradient_checkpointing'])
+def test_full_sequences_equal_the_shared_prefix(everything, launch, level, tmp_path, flag):
+    """The other way through the model gives the same weights; the export is unmarked by checkpointing (C7)."""
+    flags, out = everything
+    launch(*flags, f'--out_dir={tmp_path}', flag)
+    assert_same_run(tmp_path, out, level / 'warm_start')
+    config, start = (json.loads((folder / 'config.json').read_text()) for folder in (tmp_path / 'latest', out / 'latest'))
+    assert config == start
+
+
+@pytest.mark.parametrize('average', ['token', 'seq'])
+def test_ranks_without_rows(small, level, launch, tmp_path, average):
+    """D2, D3: at most 8 trajectories for 5 updates and two ranks: some ranks have nothing to do in some updates; also
+    with texts beside pictures, so that one rank may see a picture when the other does not (V7)."""
+    rows = Dataset.from_parquet(str(level / 'train.parquet')).select(range(4)).to_list()
+    for row in rows[::2]:
+        row.update(images=[], problem=row['problem'].removeprefix('<image>'))
+    features = Dataset.from_parquet(str(level / 'train.parquet')).features
+    Dataset.from_list(rows, features=features).to_parquet(str(tmp_path / 'mixed.parquet'))
+    flags = [*small, f'--dataset={tmp_path}/mixed.parquet', '--questions_per_step=4', '--rollouts_per_question=2',
+             '--tau=2', '--align=1', '--updates_per_step=5', '--beta=0.1', f'--average={average}', '--learning_rate=2e-4',
+             '--tokens_per_microbatch=1']
+    for processes in (1, 2):
+        launch(*flags, f'--out_dir={tmp_path}/{processes}', processes=processes,
+               before=f'FILE = {str(tmp_path / str(processes))!r}.\n'.replace('.', " + '-'") + COUNT_ROWS)
+    assert_same_run(tmp_path / '2', tmp_path / '1', level / 'warm_start')
+    trained = [record['trajectories_trained'] for record in read_log(tmp_path / '1')[2:]]
+    assert all(4 <= count <= 8 for count in trained)
+    count = [[sum(line[0] == kind for line in passes(tmp_path / '2-', rank)) for kind in ('ref', 'update', 'step')]
+             for rank in (0, 1)]
+    assert count[0][1] == count[1][1] and count[0][2] == count[1][2] == 10
+    assert count[0][0] + count[1][0] == sum(trained) < count[0][1] + count[1][1], 'no rank was ever without rows'
+
+
+def test_a_real_launch_on_two_processes(everything, tmp_path):
+    """The README's command with torchrun: the log and the weights of one process."""
+    flags, out = everything
+    text = run_train(*flags, f'--out_dir={tmp_path}', processes=2)
+    assert distance(tmp_path / 'latest', out / 'latest') < 1e-5
+    assert text.count('trajectories a step') == 1 and '/ 2 ranks = 24' in text, 'only rank 0 speaks'
+    assert {'rank0.pt', 'rank1.pt'} <= {path.name for path in (tmp_path / 'latest').iterdir()}
+    sizes = [(tmp_path / 'latest' / f'rank{rank}.pt').stat().st_size for rank in (0, 1)]
+    whole = (out / 'latest' / 'rank0.pt').stat().st_size
+    assert 0.8 < sum(sizes) / whole < 1.2 and max(sizes) < 0.8 * whole, 'the optimizer is not sharded'
+
+
+# ----------------------------------------------------------------------------------------------------------- resume
+
+
+@pytest.mark.parametrize('processes', [1, 2])
+def test_resume(level, small, launch, tmp_path, processes):
+    """C1: a run of four steps that died after its second goes on exactly: questions, rollouts, weights, ARS and log."""
+    data = subset(level, tmp_path / 'data.parquet', 12)
+    flags = [*small, f'--dataset={data}', '--beta=0.1', '--max_steps=4', '--save_every=2', '--eval_every=2',
+             '--warmup_steps=3', '--tau=2', '--learning_rate=2e-4']
+    whole, died = tmp_path / 'whole', tmp_path / 'died'
+    launch(*flags, f'--out_dir={whole}', processes=processes)
+    shutil.copytree(whole, died, symlinks=True)
+    shutil.rmtree(died / 'step_000004')
+    (died / 'latest').unlink()
+    (died / 'latest').symlink_to('step_000002')
+    lines = (died / 'log.jsonl').read_text().splitlines(keepends=True)
+    (died / 'log.jsonl').write_text(''.join(line for line in lines if json.loads(line).get('step', 0) <= 2))
+    launch(*flags, f'--out_dir={died}', '--init_from=resume', processes=processes)
+    assert [record['step'] for record in read_log(died)[1:]] == [0, 1, 2, 3, 4]
+    for a, b in zip(without_times(read_log(died)), without_times(read_log(whole)), strict=True):
+        assert a == pytest.approx(b, rel=1e-5, abs=1e-6)
+    assert [record['rollouts_per_question'] for record in read_log(whole)[2:]][2:] != [4, 4], 'ARS changed nothing'
+    assert distance(died / 'step_000004', whole / 'step_000004') < 1e-6
+    assert distance(whole / 'step_000002', whole / 'step_000004') > 1e-4
+    ours, theirs = (json.loads((folder / 'step_000004' / 'state.json').read_text()) for folder in (died, whole))
+    for state in ours, theirs:
+        state.pop('settings')
+    assert ours == theirs
+
+
+# -------------------------------------------------------------------------------------------------- what is refused
+
+
+def refusal(launch, *flags, **how):
+    """The one line with which a run ends that must not start: no traceback."""
+    text = launch(*flags, ok=False, **how)
+    errors = [line for line in text.splitlines() if line.startswith('error: ')]
+    assert len(errors) == 1 and 'Traceback' not in text, text
+    return errors[0], text
+
+
+@pytest.mark.parametrize('flags, processes, words', [
+    (['--learning_rte=1'], 1, ["'learning_rte'", "did you mean 'learning_rate'"]),
+    (['--temperature=0.0'], 1, ['temperature = 0.0', 'at least']),
+    (['--temperature=-0.1'], 1, ['temperature = -0.1']),
+    (['--rollouts_per_question=1'], 1, ['rollouts_per_question = 1', 'at least 2']),
+    (['--pruning=mdpa'], 1, ["pruning = 'mdpa'", 'mdap', 'none']),
+    (['--questions_per_step=7'], 2, ['questions_per_step = 7', '2 processes', ' 6 or 8']),
+    (['--questions_per_step=1'], 2, ['questions_per_step = 1', 'take 2']),
+    (['--max_steps=3', '--epochs=2'], 1, ['max_steps = 3', 'epochs = 2', 'exactly one']),
+    (['--max_steps=0', '--epochs=0'], 1, ['max_steps = 0', 'epochs = 0', 'exactly one'])],
+    ids=lambda value: ' '.join(value) if isinstance(value, list) and value[0].startswith('-') else None)
+def test_settings_are_checked_before_anything_is_loaded(small, launch, tmp_path, flags, processes, words):
+    """K1, K2, S5: one line with key, value and what is allowed, before weights are read."""
+    message, text = refusal(launch, *small, f'--out_dir={tmp_path}/out', *flags, processes=processes)
+    assert all(word in message for word in words), message
+    assert 'Loading weights' not in text and not (tmp_path / 'out').exists()
+
+
+def test_what_is_missing_is_named(small, launch, tmp_path):
+    """Data set, model, checkpoint: the message holds the setting and the next action."""
+    message, _ = refusal(launch, *small, '--dataset=nosuch')
+    assert "dataset = 'nosuch'" in message and 'python data/prepare.py nosuch' in message
+    message, _ = refusal(launch, *small, f'--dataset={tmp_path}/nosuch.parquet')
+    assert 'nosuch.parquet' in message
+    message, _ = refusal(launch, *small, f'--init_from={tmp_path}/nosuch')
+    assert f"{tmp_path}/nosuch" in message and 'init_from' in message
+    message, _ = refusal(launch, *small, '--init_from=resume', f'--out_dir={tmp_path}/empty')
+    assert 'resume' in message and f'{tmp_path}/empty' in message
+    message, _ = refusal(launch, f'--init_from={tmp_path}/nosuch', script='eval.py')
+    assert 'init_from' in message
+
+
+def test_resume_wants_as_many_processes(first, whole_run, launch):
+    """Optimizer shards belong to their ranks."""
+    message, _ = refusal(launch, *whole_run, f'--out_dir={first[0]}', '--init_from=resume', processes=2)
+    assert '1 processes' in message and '2' in message
+
+
+def test_resume_with_another_number_of_rollouts(first, whole_run, launch):
+    message, _ = refusal(launch, *whole_run, f'--out_dir={first[0]}', '--init_from=resume', '--rollouts_per_question=6')
+    assert '6' in message and '4' in message
+
+
+@pytest.mark.parametrize('row, processes', [(0, 1), (1, 2)])
+def test_marks_and_images_must_agree(level, small, launch, tmp_path, row, processes):
+    """V2: the faulty question is named, also when it is the second rank that meets it."""
+    problems = ['<image>What is the area of the shape?'] * 12
+    problems[row] = '<image>What is the area of the <image>shape?'
+    data = subset(level, tmp_path / 'data.parquet', 12, problem=problems)
+    message, _ = refusal(launch, *small, f'--dataset={data}', f'--out_dir={tmp_path}/out', processes=processes)
+    assert f"'train-{row}'" in message and '2 <image> marks and 1 images' in message
+
+
+def test_long_prompts_are_dropped(level, small, launch, tmp_path):
+    """A1, V2: pictures counted, dropped with their number and a warning, never cut; an error where too few are left."""
+    problems = ['<image>What is the area of the shape?'] * 8
+    problems[2] = problems[5] = problems[0] + ' What is the area?' * 20
+    data = subset(level, tmp_path / 'data.parquet', 8, problem=problems)
+    flags = [*small, f'--dataset={data}', f'--out_dir={tmp_path}/out', '--max_steps=1']
+    text = launch(*flags, '--max_prompt_tokens=60')
+    assert 'warning: dropped 2 of 8' in text and 'max_prompt_tokens = 60' in text and '6 questions, 1 steps' in text
+    assert 'dropped' not in launch(*flags, '--max_prompt_tokens=200')
+    message, text = refusal(launch, *flags, '--max_prompt_tokens=10', processes=2)
+    assert '0 questions' in message and 'raise max_prompt_tokens' in message
+
+
+def test_temperature_0_is_fine_in_eval(first, launch):
+    """S5: greedy evaluation is no division by zero, whichever setting says so."""
+    assert 'greedy' in launch(f'--init_from={first[0]}/latest', '--eval_temperature=0.0', '--eval_questions=3',
+                              script='eval.py')
+
+
+# --------------------------------------------------------------------------------------------- the parts on their own
+
+
+@pytest.mark.parametrize('n', range(1, 7))
+def test_pass_at_k(n):
+    """The share of all choices of k among n samples that hold a right one."""
+    for c, k in itertools.product(range(n + 1), range(1, n + 1)):
+        choices = list(itertools.combinations(range(n), k))
+        expected = sum(any(i < c for i in choice) for choice in choices) / len(choices)
+        assert evaluation.pass_at_k(n, c, k) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize('k', [0, -1, 5])
+def test_pass_at_bad_k(k):
+    with pytest.raises(ValueError, match=f'k = {k}.*n = 4'):
+        evaluation.pass_at_k(4, 2, k)
+
+
+def test_summary():
+    """Means over answers, not over questions that differ in nothing; pass@k only for k <= samples."""
+    records = [{'accuracy': [1.0, 0.0], 'format': [0.5, 0.5], 'truncated': [False, True]},
+               {'accuracy': [0.0, 0.0], 'format': [0.0, 0.5], 'truncated': [False, False]}]
+    assert evaluation.summary(records) == {'accuracy': 0.25, 'format': 0.375, 'truncated': 0.25, 'pass@2': 0.5}
+
+
+def test_deal_example():
+    assert mdap.deal([9, 9, 2, 1], [0, 0, 1, 1], 2) == [[0, 1], [2, 3]]
+    hands = mdap.deal([8, 7, 6, 5, 4, 3, 2, 1], range(8), 2)
+    assert [sum(8 - row for row in hand) for hand in hands] == [18, 18]
+
+
+@pytest.mark.parametrize('seed', range(40))
+def test_deal(seed):
+    """D3: every row once, equal numbers where they divide, groups split only where a hand is full, the same each time."""
+    rng = random.Random(seed)
+    ranks, groups = rng.choice([1, 2, 3, 4, 8]), rng.randint(1, 12)
+    owners = sorted(rng.randrange(groups) for _ in range(rng.choice([rng.randint(1, 60), ranks * rng.randint(1, 9)])))
+    costs = [rng.randint(1, 300) for _ in owners]
+    hands = mdap.deal(costs, owners, ranks)
+    assert hands == mdap.deal(list(costs), list(owners), ranks) and len(hands) == ranks
+    assert sorted(row for hand in hands for row in hand) == list(range(len(owners)))
+    assert max(len(hand) for hand in hands) == -(-len(owners) // ranks)
+    if len(owners) % ranks == 0:
+        assert len({len(hand) for hand in hands}) == 1
+    pieces = sum(len({owners[row] for row in hand}) for hand in hands)
+    assert pieces <= len(set(owners)) + ranks - 1, 'a question is spread further than the equal numbers ask'
+
+
+def test_deal_balances():
+    """Loads are far nearer to each other than those of a cut in order."""
+    def spread(hands, costs):
+        loads = [sum(costs[row] for row in hand) for hand in hands]
+        return max(loads) / (sum(loads) / len(loads))
+    ours, cut = [], []
+    for seed in range(50):
+        rng = random.Random(seed)
+        costs = [rng.randint(20, 400) for _ in range(64)]
+        owners = [row // 2 for row in range(64)]
+        ours.append(spread(mdap.deal(costs, owners, 4), costs))
+        cut.append(spread([range(16 * i, 16 * i + 16) for i in range(4)], costs))
+    assert sum(ours) / 50 - 1 < 0.3 * (sum(cut) / 50 - 1)
+
+
+def test_deal_with_more_ranks_than_rows():
+    """D2: the others get nothing; one row each for those that get one."""
+    hands = mdap.deal([5, 7, 3], [0, 0, 1], 8)
+    assert sorted(map(len, hands)) == [0] * 5 + [1] * 3
+    assert mdap.deal([], [], 3) == [[], [], []]
+
+
+def optimizer_of(weight, lr):
+    return make_optimizer([weight], 1, lr=lr, betas=(0.9, 0.999), weight_decay=0.01)
+
+
+def gradient(step):
+    """A gradient that bf16 holds exactly, with a drift, so that the weights travel."""
+    generator = torch.Generator().manual_seed(step)
+    return (torch.randn(100_000, generator=generator) + 0.5).bfloat16().float()
+
+
+def test_bf16_weights_move():
+    """P1: 10 steps at 1e-6 move the masters of over 99 % of the weights; plain bf16 AdamW moves hardly any."""
+    start = (torch.randn(100_000, generator=torch.Generator().manual_seed(0)) * 0.02).bfloat16()
+    weight, plain = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
+    ours, theirs = optimizer_of(weight, 1e-6), torch.optim.AdamW([plain], lr=1e-6)
+    for step in range(10):
+        for parameter, optimizer in (weight, ours), (plain, theirs):
+            parameter.grad = gradient(step).bfloat16()
+            optimizer.step()
+    state = ours.state[weight]
+    assert {key: state[key].dtype for key in ('master', 'mean', 'square')} == dict.fromkeys(
+        ('master', 'mean', 'square'), torch.float32)
+    assert (state['master'] != start.float()).float().mean() > 0.99 and (plain != start).float().mean() < 0.1
+
+
+def test_bf16_weights_follow_fp32():
+    """P1: after 400 steps of 1e-6 the bf16 weights are the fp32 run's, rounded, and many have moved."""
+    start = (torch.randn(100_000, generator=torch.Generator().manual_seed(0)) * 0.02).bfloat16()
+    half, full = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.float())
+    optimizers = [(half, optimizer_of(half, 1e-6)), (full, optimizer_of(full, 1e-6))]
+    for step in range(400):
+        for weight, optimizer in optimizers:
+            weight.grad = gradient(step).to(weight.dtype)
+            optimizer.step()
+    assert torch.equal(half.data, full.data.bfloat16())
+    assert (half.data != start).float().mean() > 0.9
+    reference = torch.nn.Parameter(start.float())
+    library = torch.optim.AdamW([reference], lr=1e-6, betas=(0.9, 0.999), weight_decay=0.01)
+    for step in range(400):
+        reference.grad = gradient(step)
+        library.step()
+    assert torch.allclose(full, reference, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float32])
+def test_optimizer_state_keeps_fp32(tmp_path, dtype):
+    """P1, C1: saved and loaded in the middle, masters and moments stay fp32, and the run goes on bit by bit."""
+    start = (torch.randn(100_000, generator=torch.Generator().manual_seed(0)) * 0.02).to(dtype)
+    whole = torch.nn.Parameter(start.clone())
+    optimizer = optimizer_of(whole, 1e-5)
+    for step in range(6):
+        whole.grad = gradient(step).to(dtype)
+        optimizer.step()
+        if step == 2:
+            torch.save([optimizer.state_dict(), whole.data], tmp_path / 'saved.pt')
+    saved, weight = torch.load(tmp_path / 'saved.pt')
+    resumed = torch.nn.Parameter(weight)
+    optimizer, before = optimizer_of(resumed, 1e-5), optimizer
+    optimizer.load_state_dict(saved)
+    for step in range(3, 6):
+        resumed.grad = gradient(step).to(dtype)
+        optimizer.step()
+    assert torch.equal(whole, resumed)
+    for key, value in optimizer.state[resumed].items():
+        assert value.dtype == torch.float32 and torch.equal(value, before.state[whole][key]), key
