@@ -1,11 +1,11 @@
 """Settings from a script's own first lines, from config files and from the command line, all checked.
 
-    python train.py config/geo3k.py config/gspo.py --tau=0.6      files in order, then flags: the last word wins
-    python train.py --help                                        every setting with its default and its comment
+    python train.py config/geo3k.py config/gspo.py --tau=0.6    files in order, then flags: the last word wins
+    python train.py --help                                      every setting with its default and its comment
 
-A script lists its settings as plain assignments (`tau = 0.8  # what it means`) above its call of configure(). A config
-file is a small Python file that assigns some of them; it is run, so use only files you trust. Unlike a bare exec() of
-files, every name must exist, every value must have the type of the default, and a mistake names key, value and remedy.
+A script lists its settings as plain assignments (`tau = 0.8  # what it means`) above its call of configure().
+A config file is a small Python file that assigns some of them; it is run, so use only files you trust. Unlike
+in a bare exec(), names must exist, values must have the default's type, and errors name key, value and cure.
 """
 import ast
 import difflib
@@ -23,10 +23,10 @@ def fail(message):
 
 
 def read_settings(script):
-    """The assignments above configure() in `script` -> {name: (default, comment, heading)}, in the order written."""
+    """The assignments above configure() in `script` -> {name: (default, comment, heading)}, in order."""
     source = Path(script).read_text(encoding='utf-8')
-    comments = {token.start: token.string.lstrip('# ').strip()
-                for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type == tokenize.COMMENT}
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    comments = {t.start: t.string.lstrip('# ').strip() for t in tokens if t.type == tokenize.COMMENT}
     trailing = {line: text for (line, column), text in comments.items() if column > 0}
     settings, heading = {}, ''
     for node in ast.parse(source).body:
@@ -35,12 +35,13 @@ def read_settings(script):
         if isinstance(node.value, ast.Call):  # config = configure(...): the end of the settings
             break
         heading = comments.get((node.lineno - 1, 0), heading)
-        settings[node.targets[0].id] = (ast.literal_eval(node.value), trailing.get(node.end_lineno, ''), heading)
+        comment = trailing.get(node.end_lineno, '')
+        settings[node.targets[0].id] = (ast.literal_eval(node.value), comment, heading)
     return settings
 
 
 def check(key, value, default, where):
-    """`value` as the type of `default` (int is fine for float, 1e3 for int); a default of None takes anything."""
+    """`value` as the type of `default` (int is fine for float, 1e3 for int); default None takes anything."""
     if type(default) is float and type(value) is int:
         return float(value)
     if type(default) is int and type(value) is float and value.is_integer():
@@ -56,10 +57,9 @@ def parse(key, text, default, where):
     if isinstance(default, str):
         return text
     try:
-        value = {'true': True, 'false': False}.get(text.lower())
-        value = ast.literal_eval(text) if value is None else value
+        value = ast.literal_eval({'true': 'True', 'false': 'False'}.get(text.lower(), text))
     except (ValueError, SyntaxError):
-        value = text  # not a literal: right only for a setting whose default is None; check() refuses it elsewhere
+        value = text  # no literal: check() takes it only where the default is None
     return check(key, value, default, where)
 
 
@@ -76,8 +76,8 @@ def print_help(script, settings):
 def configure(*scripts, argv=None, base=None):
     """The settings of `scripts` (the first is the one that runs) -> {name: value}.
 
-    Defaults come first, then `base` (a checkpoint's own settings), then files and flags of `argv` in order. Anything
-    unknown or of a wrong type ends the program with an error that names the key, the value and what to do.
+    Defaults come first, then `base` (a checkpoint's own settings), then files and flags of `argv` in order.
+    Anything unknown or of a wrong type ends the program with an error that names key, value and what to do.
     """
     argv = sys.argv[1:] if argv is None else argv
     settings = {}
@@ -86,8 +86,7 @@ def configure(*scripts, argv=None, base=None):
     if '--help' in argv or '-h' in argv:
         print_help(scripts[0], settings)
         sys.exit(0)
-    config = {key: default for key, (default, _, _) in settings.items()}
-    config.update({key: value for key, value in (base or {}).items() if key in config})
+    config = {key: (base or {}).get(key, default) for key, (default, _, _) in settings.items()}
 
     def known(key, where):
         if key not in settings:
@@ -101,12 +100,10 @@ def configure(*scripts, argv=None, base=None):
         if not Path(file).is_file():
             fail(f'config file {file!r} does not exist; flags are written --key=value')
         for key, value in runpy.run_path(file).items():
-            if not key.startswith('_') and not hasattr(value, '__name__'):  # imports and functions are no settings
+            if not key.startswith('_') and not hasattr(value, '__name__'):  # imports and functions
                 config[key] = check(key, value, known(key, file), file)
-    for word in argv:
-        if word in files:
-            continue
-        key, equals, text = word[2:].partition('=')  # only the first '=' splits
+    for flag in (word for word in argv if word.startswith('--')):
+        key, equals, text = flag[2:].partition('=')  # only the first '=' splits
         default = known(key, 'the command line')
         if not equals and default is not True and default is not False:
             fail(f'--{key} needs a value: --{key}={default!r}')

@@ -121,10 +121,10 @@ def align(kept, advantages, divisor):
 
 
 def deal(costs, owners, ranks):
-    """Rows of one update -> the rows of each rank: equal numbers where they divide, balanced costs, groups together.
+    """Rows of one update -> those of each rank: equal numbers if they divide, balanced costs, whole groups.
 
-    costs: tokens of each row; owners: its question. Rows of a question stay on one rank as far as the equal numbers
-    allow, since they share its prompt. costs [9, 9, 2, 1], owners [0, 0, 1, 1], 2 ranks -> [[0, 1], [2, 3]]
+    costs: tokens of each row; owners: its question. Rows of a question share its prompt and so stay on one
+    rank as far as equal numbers allow. costs [9, 9, 2, 1], owners [0, 0, 1, 1], 2 ranks -> [[0, 1], [2, 3]]
     """
     groups = {}
     for row, owner in enumerate(owners):

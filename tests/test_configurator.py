@@ -53,12 +53,12 @@ def refusal(settings, *argv):
 
 
 def test_defaults(settings):
-    assert settings() == {'out_dir': 'out', 'resume': None, 'wandb': False, 'verbose': True, 'learning_rate': 1e-4,
-                          'max_new_tokens': 16, 'examples': []}
+    assert settings() == {'out_dir': 'out', 'resume': None, 'wandb': False, 'verbose': True,
+                          'learning_rate': 1e-4, 'max_new_tokens': 16, 'examples': []}
 
 
 def test_files_and_flags_compose_in_order(settings, tmp_path):
-    """Later files win over earlier ones, flags over all files wherever they stand; what nobody names stays."""
+    """Later files win over earlier ones, flags over all files, wherever they stand."""
     first = write(tmp_path / 'first.py', "out_dir = 'first'\nlearning_rate = 1e-3\nmax_new_tokens = 32\n")
     second = write(tmp_path / 'second.py', "out_dir = 'second'\nlearning_rate = 1e-2\n")
     config = settings('--learning_rate=0.5', first, second)
@@ -69,7 +69,7 @@ def test_files_and_flags_compose_in_order(settings, tmp_path):
 
 
 def test_base_lies_between_defaults_and_files(script, tmp_path):
-    """A checkpoint's own settings are a base: files and flags win, and names that no longer exist are left out."""
+    """A checkpoint's own settings are a base: files and flags win; names of old times are left out."""
     file = write(tmp_path / 'file.py', 'max_new_tokens = 32\n')
     base = {'out_dir': 'trained', 'max_new_tokens': 8, 'learning_rate': 0.5, 'of_old_times': 1}
     config = configure(script, argv=[str(file), '--learning_rate=1'], base=base)
@@ -78,15 +78,15 @@ def test_base_lies_between_defaults_and_files(script, tmp_path):
 
 
 def test_the_running_script_wins_over_the_others(script, tmp_path):
-    other = write(tmp_path / 'other.py', "out_dir = 'other'  # elsewhere\nbatch = 2  # rows\nconfig = configure()\n")
+    other = write(tmp_path / 'other.py', "out_dir = 'other'  # elsewhere\nbatch = 2\nc = configure()\n")
     config = configure(script, other, argv=['--batch=3'])
     assert config['out_dir'] == 'out' and config['batch'] == 3
 
 
 def test_files_may_use_python(settings, tmp_path):
     """Imports, functions and names with an underscore are no settings."""
-    file = write(tmp_path / 'file.py', 'import os\nfrom pathlib import Path\ndef twice(x):\n    return 2 * x\n'
-                                       '_half = 8\nmax_new_tokens = twice(_half)\n')
+    text = 'import os\nfrom pathlib import Path\ndef twice(x):\n    return 2 * x\n_half = 8\n'
+    file = write(tmp_path / 'file.py', text + 'max_new_tokens = twice(_half)\n')
     config = settings(file)
     assert config['max_new_tokens'] == 16 and not {'os', 'Path', 'twice', '_half'} & set(config)
 
@@ -101,7 +101,8 @@ def test_file_is_found_from_any_folder(settings, tmp_path, monkeypatch):
 def test_unknown_key(settings, tmp_path):
     """K1: the nearest name and the place are named."""
     message = refusal(settings, '--learning_rte=1')
-    assert "'learning_rte'" in message and "did you mean 'learning_rate'" in message and 'command line' in message
+    assert "'learning_rte'" in message and "did you mean 'learning_rate'" in message
+    assert 'command line' in message
     file = write(tmp_path / 'file.py', 'max_new_token = 3\n')
     message = refusal(settings, file)
     assert "'max_new_token'" in message and "'max_new_tokens'" in message and str(file) in message
@@ -197,18 +198,20 @@ def test_checks_hold_under_optimization(script):
     code = f'import sys, configurator; print(configurator.configure({str(script)!r}))'
     for flag, words in (('--learning_rate=fast', 'must be float'), ('--learning_rte=1', 'did you mean'),
                         ('--max_new_tokens', 'needs a value'), ('nosuch.py', 'does not exist')):
-        done = subprocess.run([sys.executable, '-O', '-c', code, flag], capture_output=True, text=True, cwd=ROOT)
+        done = subprocess.run([sys.executable, '-O', '-c', code, flag], capture_output=True, text=True,
+                              cwd=ROOT)
         assert done.returncode == 1 and not done.stdout
         assert done.stderr.startswith('error: ') and words in done.stderr and done.stderr.count('\n') == 1
 
 
-# ------------------------------------------------------------------------------------------ the repository's own
+# -------------------------------------------------------------------------------------- the repository's own
 
 
 def test_help_of_train():
     """Every setting with default and comment, although torch and transformers are imported first."""
-    done = subprocess.run([sys.executable, str(ROOT / 'train.py'), '--help'], capture_output=True, text=True, timeout=90,
-                          cwd=ROOT, env=os.environ | {'OMP_NUM_THREADS': '1', 'HF_HUB_OFFLINE': '1'})
+    done = subprocess.run([sys.executable, str(ROOT / 'train.py'), '--help'], capture_output=True, text=True,
+                          timeout=120, cwd=ROOT,
+                          env=os.environ | {'OMP_NUM_THREADS': '1', 'HF_HUB_OFFLINE': '1'})
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     settings = read_settings(ROOT / 'train.py')
@@ -225,13 +228,14 @@ def test_eval_accepts_the_settings_of_train():
     config = configure(*scripts, argv=[])
     assert set(config) == set(read_settings(scripts[0])) | set(read_settings(scripts[1]))
     assert {'split', 'samples', 'output'} <= set(read_settings(scripts[0]))
-    config = configure(*scripts, argv=[str(ROOT / 'config' / 'geo3k.py'), '--samples=4', '--eval_temperature=0'])
+    file = str(ROOT / 'config' / 'geo3k.py')
+    config = configure(*scripts, argv=[file, '--samples=4', '--eval_temperature=0'])
     assert config['dataset'] == 'geo3k' and config['samples'] == 4 and config['eval_temperature'] == 0.0
 
 
 @pytest.mark.parametrize('file', sorted((ROOT / 'config').glob('*.py')), ids=lambda file: file.stem)
 def test_config_files(file, monkeypatch, tmp_path):
-    """Every file sets only what train.py and eval.py have, from any working folder, and says how it is used."""
+    """Every file sets only what train.py and eval.py have, from any folder, and opens with its use."""
     monkeypatch.chdir(tmp_path)
     before, after = configure(ROOT / 'train.py', argv=[]), configure(ROOT / 'train.py', argv=[str(file)])
     assert set(after) == set(before) and after != before
