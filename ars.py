@@ -1,15 +1,14 @@
-"""
-ARS, adaptive rollout sampling: how many trajectories to sample per question, one number G for all questions.
+"""ARS, adaptive rollout sampling: how many responses to sample to each question, one number G for all.
 
 In: after every step, how many trajectories of each question were kept. Out: at every epoch boundary, a new G.
 When pruning keeps fewer than in the first epoch, responses have become more alike, and sampling as many as
 before is waste (Eq. 10-14). Early in the run the question that keeps most decides, later the average one.
-G never exceeds the initial number and never falls below 2, the fewest that have a standard deviation.
 """
+import copy
 
 
 class AdaptiveRollouts:
-    """.rollouts is the G to sample with now. On several ranks, give every rank the counts of all questions.
+    """.rollouts is the G to sample with now, between 2 (the fewest with a spread) and the initial number.
 
     initial 8, total_steps 10, five steps an epoch, each keeping [8, 4, 4, 4] (mean 5, max 8):
     end_epoch(5):  alpha 0.5, G' = 0.5 * 5 + 0.5 * 8 = 6.5, G_ref = (5 + 8) / 2 = 6.5        -> G = 8
@@ -17,20 +16,17 @@ class AdaptiveRollouts:
     """
 
     def __init__(self, initial, total_steps):
-        if initial < 2:
-            raise ValueError(f"initial={initial}: use at least 2 rollouts per question, one has no advantage")
-        if total_steps < 1:
-            raise ValueError(f"total_steps={total_steps}: use the steps of the whole run, 1 or more")
-        self.initial = initial
-        self.total_steps = total_steps
-        self.rollouts = initial
-        self.reference = None                    # G_ref, set at the first boundary, then fixed
-        self.means, self.maxes = [], []          # one entry per step of the current epoch
+        if initial < 2 or total_steps < 1:
+            raise ValueError(f'initial = {initial}, total_steps = {total_steps}: a group needs at least 2 '
+                             'rollouts, one has no advantage, and a run at least 1 step')
+        self.initial, self.total_steps, self.rollouts = initial, total_steps, initial
+        self.reference = None            # G_ref, set at the first boundary, then fixed
+        self.means, self.maxes = [], []  # one entry per step of the current epoch
 
     def record(self, kept_counts):
         """After a step: the number of kept trajectories of each of its questions, after alignment."""
         counts = [int(count) for count in kept_counts]
-        if counts:                               # a step that trained on nothing has no mean
+        if counts:  # a step that trained on nothing has no mean
             self.means.append(sum(counts) / len(counts))
             self.maxes.append(max(counts))
 
@@ -38,26 +34,23 @@ class AdaptiveRollouts:
         """After an epoch's last step -> G of the next epoch. step: steps done since the start of the run."""
         if not self.means:
             return self.rollouts
-        mean = sum(self.means) / len(self.means)
-        most = sum(self.maxes) / len(self.maxes)
+        mean, most = sum(self.means) / len(self.means), sum(self.maxes) / len(self.maxes)
         self.means, self.maxes = [], []
         alpha = min(step / self.total_steps, 1.0)
-        current = alpha * mean + (1 - alpha) * most                              # G', Eq. 10-11
+        current = alpha * mean + (1 - alpha) * most     # G', Eq. 10-11
         if self.reference is None:
-            self.reference = (mean + most) / 2                                   # G_ref, Eq. 12
+            self.reference = (mean + most) / 2          # G_ref, Eq. 12
         self.rollouts = self.initial
-        if current < self.reference:
-            lower = min(self.initial - (self.reference - current), self.initial)
-            self.rollouts = max(round(lower), 2)                                 # Eq. 13-14
+        if current < self.reference:                    # Eq. 13-14
+            self.rollouts = max(round(min(self.initial - (self.reference - current), self.initial)), 2)
         return self.rollouts
 
     def state_dict(self):
-        return {'initial': self.initial, 'rollouts': self.rollouts, 'reference': self.reference,
-                'means': list(self.means), 'maxes': list(self.maxes)}
+        names = ('initial', 'rollouts', 'reference', 'means', 'maxes')
+        return copy.deepcopy({name: vars(self)[name] for name in names})
 
     def load_state_dict(self, state):
         if state['initial'] != self.initial:
-            raise ValueError(f"initial={self.initial}, but the checkpoint was written with "
-                             f"{state['initial']}: resume with that number or start a new run")
-        self.rollouts, self.reference = state['rollouts'], state['reference']
-        self.means, self.maxes = list(state['means']), list(state['maxes'])
+            raise ValueError(f'initial = {self.initial}, but the checkpoint was written with '
+                             f'{state["initial"]}: resume with that number or start a new run')
+        vars(self).update(copy.deepcopy({name: state[name] for name in self.state_dict()}))

@@ -23,20 +23,17 @@ def fail(message):
 
 
 def read_settings(script):
-    """The assignments above configure() in `script` -> {name: (default, comment, heading)}, in order."""
+    """The assignments above configure() in `script` -> {name: (default, comment)}, in order."""
     source = Path(script).read_text(encoding='utf-8')
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    comments = {t.start: t.string.lstrip('# ').strip() for t in tokens if t.type == tokenize.COMMENT}
-    trailing = {line: text for (line, column), text in comments.items() if column > 0}
-    settings, heading = {}, ''
+    comments = {t.start[0]: t.string.lstrip('# ') for t in tokens if t.type == tokenize.COMMENT}  # by line
+    settings = {}
     for node in ast.parse(source).body:
         if not isinstance(node, ast.Assign):
             continue
         if isinstance(node.value, ast.Call):  # config = configure(...): the end of the settings
             break
-        heading = comments.get((node.lineno - 1, 0), heading)
-        comment = trailing.get(node.end_lineno, '')
-        settings[node.targets[0].id] = (ast.literal_eval(node.value), comment, heading)
+        settings[node.targets[0].id] = (ast.literal_eval(node.value), comments.get(node.end_lineno, ''))
     return settings
 
 
@@ -63,16 +60,6 @@ def parse(key, text, default, where):
     return check(key, value, default, where)
 
 
-def print_help(script, settings):
-    print(f'usage: python {Path(script).name} [config/FILE.py ...] [--key=value ...]', end='')
-    shown = None
-    for key, (default, comment, heading) in settings.items():
-        if heading != shown:
-            print(f'\n{heading}')
-            shown = heading
-        print(f'  --{key + "=" + repr(default):<42} {comment}')
-
-
 def configure(*scripts, argv=None, base=None):
     """The settings of `scripts` (the first is the one that runs) -> {name: value}.
 
@@ -84,9 +71,11 @@ def configure(*scripts, argv=None, base=None):
     for script in reversed(scripts):  # the script that runs has the last word on a shared name
         settings.update(read_settings(script))
     if '--help' in argv or '-h' in argv:
-        print_help(scripts[0], settings)
+        print(f'usage: python {Path(scripts[0]).name} [config/FILE.py ...] [--key=value ...]')
+        for key, (default, comment) in settings.items():
+            print(f'  --{key + "=" + repr(default):<42} {comment}')
         sys.exit(0)
-    config = {key: (base or {}).get(key, default) for key, (default, _, _) in settings.items()}
+    config = {key: (base or {}).get(key, default) for key, (default, _) in settings.items()}
 
     def known(key, where):
         if key not in settings:

@@ -1,7 +1,7 @@
 """Accuracy and pass@k of any checkpoint on any data set.
 
-    python eval.py --init_from=out/toy/best                                          as training evaluates
-    python eval.py --init_from=out/toy/best --split=ood --temperature=1 --samples=16
+    python eval.py --init_from=out/toy/best                                       as training evaluates
+    python eval.py --init_from=out/toy/best --split=ood --eval_temperature=1 --samples=16
     torchrun --nproc_per_node=8 eval.py config/geo3k.py --init_from=DIR_OR_HUB_ID
 
 Takes train.py's settings too: a checkpoint brings its own, files and flags come on top. Prompts are never
@@ -31,23 +31,24 @@ def pass_at_k(n, c, k):
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
 
-def evaluate(policy, processor, questions, *, ends, style, temperature, max_response_tokens,
-             max_tokens_in_flight, top_p=1.0, samples=1, seed=1, reward='math', batch=64, progress=False):
+def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0, samples=1, progress=False):
     """Answer every question `samples` times -> one record per question, in order, the same on all ranks.
 
     The questions are split over ranks and counted once each; seeds go with the question, not with the rank.
+    `config`: the settings of prompt, reward, seed and limits.
     """
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     mine = list(range(rank, len(questions), world))
     records = []
-    for start in tqdm(range(0, len(mine), batch), 'evaluating', disable=not progress or rank > 0):
-        indices = mine[start:start + batch]
+    for start in tqdm(range(0, len(mine), 64), 'evaluating', disable=not progress or rank > 0):
+        indices = mine[start:start + 64]
         asked = [questions[i] for i in indices]
-        prompts = [sampling.encode(question, processor, **style) for question in asked]
-        seeds = [sampling.seed_of(seed, i) for i in indices]
-        rollouts = sampling.generate(policy, processor, prompts, samples, ends, seeds, max_response_tokens,
-                                     max_tokens_in_flight, temperature, top_p)
-        rewards, parts = rewarding.score(rollouts.text, rollouts.owner.tolist(), asked, kind=reward)
+        prompts = [sampling.encode(question, processor, **sampling.style(config)) for question in asked]
+        seeds = [sampling.seed_of(config['seed'], i) for i in indices]
+        rollouts = sampling.generate(
+            policy, processor, prompts, samples, ends, seeds, config['max_response_tokens'],
+            config['max_tokens_in_flight'], temperature, top_p)
+        _, parts = rewarding.score(rollouts.text, rollouts.owner.tolist(), asked, config['reward'])
         answers = {'responses': rollouts.text, 'truncated': rollouts.truncated.tolist(), **parts}
         for j, (i, question) in enumerate(zip(indices, asked)):
             own = slice(j * samples, (j + 1) * samples)
@@ -62,12 +63,12 @@ def evaluate(policy, processor, questions, *, ends, style, temperature, max_resp
 def summary(records):
     """Records -> means over answers: accuracy, format (0.5 at most, as in rewards), truncated; and pass@k."""
     samples = len(records[0]['accuracy'])
-    mean = {name: sum(sum(record[name]) for record in records) / len(records) / samples
-            for name in ('accuracy', 'format', 'truncated')}
-    rights = [round(sum(record['accuracy'])) for record in records]
-    passes = {f'pass@{k}': sum(pass_at_k(samples, right, k) for right in rights) / len(records)
-              for k in (1, 2, 4, 8, 16) if 1 < k <= samples}
-    return {**mean, **passes}
+    scores = {name: sum(sum(record[name]) for record in records) / len(records) / samples
+              for name in ('accuracy', 'format', 'truncated')}
+    for k in (k for k in (2, 4, 8, 16) if k <= samples):
+        chances = [pass_at_k(samples, round(sum(record['accuracy'])), k) for record in records]
+        scores[f'pass@{k}'] = sum(chances) / len(records)
+    return scores
 
 
 def main():
@@ -86,17 +87,13 @@ def main():
     except (OSError, ValueError) as error:
         fail(f'{error} (init_from = {config["init_from"]!r})')
     policy, ends = models.Policy(model, config['temperature']), models.end_ids(model, processor)
-    style = {key: config[key] for key in ('system_prompt', 'examples', 'prompt_suffix')}
-    same = ('samples', 'seed', 'reward', 'max_response_tokens', 'max_tokens_in_flight')
-    records = evaluate(policy, processor, questions, ends=ends, style=style, progress=True,
-                       temperature=config['eval_temperature'], top_p=config['eval_top_p'],
-                       **{key: config[key] for key in same})
+    records = evaluate(policy, processor, questions, ends, config, config['eval_temperature'],
+                       config['eval_top_p'], config['samples'], progress=True)
     scores = summary(records)
     if not dist.is_initialized() or dist.get_rank() == 0:
-        how = f'temperature {config["eval_temperature"]}, top-p {config["eval_top_p"]}, seed {config["seed"]}'
-        how = 'greedy' if config['eval_temperature'] == 0 else how
-        print(f'{config["init_from"]} on {len(records)} questions of {name} {config["split"]}, '
-              f'{config["samples"]} each, {how}')
+        print(f'{config["init_from"]} on {len(records)} questions of {dataset} {config["split"]}, '
+              f'{config["samples"]} answers each, temperature {config["eval_temperature"]} (0: greedy), '
+              f'top-p {config["eval_top_p"]}, seed {config["seed"]}')
         print(' '.join(f'{key} {value:.3f}' for key, value in scores.items()))
         if config['output']:
             everything = {'config': config, 'scores': scores, 'answers': records}

@@ -1,5 +1,4 @@
-"""
-Rewards -> advantages; log-probs -> per-token loss -> scalar. Functions of tensors, no model, no settings.
+"""Rewards -> advantages; log-probs -> per-token loss -> scalar. Functions of tensors, no model, no settings.
 
 GRPO, DAPO and GSPO are one loss with different knobs (Eq. 1 of the FastRL paper and its relatives):
     GRPO  ratio='token'            clip 0.2 / 0.3    KL (k3)   average 'token' (Eq. 1 as printed: 'seq')

@@ -1,5 +1,4 @@
-"""
-MDAP, maximizing differential advantage pruning: which trajectories of a question are worth training on.
+"""MDAP, maximizing differential advantage pruning: which trajectories of a question are worth training on.
 
 In: one question's response token ids and advantages. Out: the indices to keep, before any log-prob pass.
 Trajectories of equal advantage (Eq. 6) whose responses share most n-grams (Eq. 7) give nearly the same
@@ -32,10 +31,9 @@ def select(responses, advantages, tau, ngram=1, eps=1e-4):
         if len(group) == 1 or tau > 1:                         # decided without looking at a token
             kept.append(group[0])
             continue
-        has = ngram_table([responses[i] for i in group], ngram)                   # [group, U]
-        chosen = []                                            # rows of has
+        has, chosen = ngram_table([responses[i] for i in group], ngram), []       # [group, U], rows of it
         for row in range(len(group)):
-            if all(_differ(has[row], has[other], tau) for other in chosen):
+            if all(differ(has[row], has[other], tau) for other in chosen):
                 chosen.append(row)
         kept += [group[row] for row in chosen]
     return sorted(kept)
@@ -46,8 +44,7 @@ def advantage_groups(advantages, eps=1e-4):
 
     advantages [1.0, -1.0, 1.00005, 1.0001], eps 1e-4 -> [[0, 2, 3], [1]]
     """
-    groups = []
-    previous = None
+    groups, previous = [], None
     for i in sorted(range(len(advantages)), key=lambda i: -advantages[i]):
         if previous is not None and advantages[previous] - advantages[i] < eps:
             groups[-1].append(i)
@@ -82,21 +79,15 @@ def ngram_table(responses, ngram=1):
     return has
 
 
-def _overlap(a, b):
-    """Sizes of the intersection and of the union of two rows of an n-gram table."""
-    return int(np.count_nonzero(a & b)), int(np.count_nonzero(a | b))
-
-
-def _differ(a, b, tau):
-    """theta >= tau without a division; tau is a Fraction, and two empty sets have theta = 0."""
-    shared, union = _overlap(a, b)
-    return union - shared >= tau * max(union, 1)
+def differ(a, b, tau):
+    """theta >= tau of two rows of the table, without a division; two empty sets have theta = 0."""
+    return int(np.count_nonzero(a ^ b)) >= tau * max(int(np.count_nonzero(a | b)), 1)
 
 
 def deviation(a, b, ngram=1):
     """theta = 1 - |N(a) & N(b)| / |N(a) | N(b)| of two responses (Eq. 7): 0 same n-grams, 1 none shared."""
-    shared, union = _overlap(*ngram_table([a, b], ngram))
-    return (union - shared) / max(union, 1)
+    a, b = ngram_table([a, b], ngram)
+    return int(np.count_nonzero(a ^ b)) / max(int(np.count_nonzero(a | b)), 1)
 
 
 def align(kept, advantages, divisor):

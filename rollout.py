@@ -49,6 +49,11 @@ def resolve(config):
             str(DATA / level / 'warm_start') if config['init_from'] == 'toy' else config['init_from'])
 
 
+def style(config):
+    """The settings that shape a prompt, as arguments of encode()."""
+    return {key: config[key] for key in ('system_prompt', 'examples', 'prompt_suffix')}
+
+
 def load_questions(dataset, split, limit=0):
     """data/NAME/SPLIT.parquet, or a parquet / jsonl file given by its path -> rows as a datasets.Dataset.
 
@@ -97,13 +102,13 @@ def encode(question, processor, system_prompt='', examples=(), prompt_suffix='')
         user = [part for text in parts for part in ({'type': 'image'}, {'type': 'text', 'text': text})][1:]
         messages[-1]['content'] = [part for part in user if part.get('text') != '']
 
-    templated = processor.chat_template is not None
-    text = (processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True) if templated
-            else f'{system_prompt}\n' * bool(system_prompt) + parts[0])
-    settings = {'return_tensors': 'pt', 'add_special_tokens': not templated}  # templates have theirs
-    if sees:
-        settings['images'] = pictures or None
-    encoded = processor(text=[text], **settings)
+    if processor.chat_template or sees:
+        text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    else:  # a base model: plain lines
+        text = '\n'.join([message['content'] for message in messages])
+    extra = {'images': pictures or None} if sees else {}
+    encoded = processor(text=[text], return_tensors='pt', **extra,
+                        add_special_tokens=not processor.chat_template)  # a template writes its own
     return {key: value[0] if key in PER_TOKEN else value for key, value in encoded.items()}
 
 
@@ -112,7 +117,13 @@ def prompt_lengths(questions, processor, style):
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     count = len(questions)
     mine = tqdm(range(rank, count, world), 'measuring prompts', disable=rank > 0 or count < 1000)
-    parts = gather([len(encode(questions[i], processor, **style)['input_ids']) for i in mine])
+    try:
+        own = [len(encode(questions[i], processor, **style)['input_ids']) for i in mine]
+    except ValueError as error:
+        own = error
+    parts = gather(own)
+    for error in (part for part in parts if isinstance(part, ValueError)):
+        raise error  # on all ranks, or the others would wait for this one
     return [parts[i % world][i // world] for i in range(count)]
 
 

