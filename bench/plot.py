@@ -1,7 +1,7 @@
 """Curves of one or more runs: python bench/plot.py out/toy_1 out/toy_2 --to=assets/toy.png
 
-In: their log.jsonl. Left: accuracy on the test questions, and of the training rollouts (pale, a mean of 5 steps); right:
-trajectories a step, sampled and trained on. Each run has one colour.
+In: their log.jsonl. Left: accuracy on the test questions, and of the training rollouts (pale, a mean of 5
+steps); right: trajectories a step, sampled and trained on. Each run has one colour.
 """
 import argparse
 import json
