@@ -50,7 +50,4 @@ class AdaptiveRollouts:
         return copy.deepcopy({name: vars(self)[name] for name in names})
 
     def load_state_dict(self, state):
-        if state['initial'] != self.initial:
-            raise ValueError(f'initial = {self.initial}, but the checkpoint was written with '
-                             f'{state["initial"]}: resume with that number or start a new run')
         vars(self).update(copy.deepcopy({name: state[name] for name in self.state_dict()}))

@@ -5,8 +5,8 @@ GRPO, DAPO and GSPO are one loss with different knobs (Eq. 1 of the FastRL paper
     DAPO  ratio='token'            clip 0.2 / 0.28   no KL     average 'token'
     GSPO  ratio='sequence[_token]' clip 3e-4 / 4e-4  no KL     average 'seq'
 Beyond the papers: the ratio's exponent is clamped, negative advantages may have a dual clip, equal rewards
-give advantages of exactly 0. Letters: N trajectories, K kept after pruning, T response length.
-Masked positions are selected away, never multiplied by 0: inf and nan there reach neither loss nor gradient.
+give exactly 0. Masked positions are selected away, never multiplied by 0: inf and nan there reach nothing.
+Sizes: N trajectories, K kept after pruning, T response length.
 """
 import torch
 
@@ -14,9 +14,7 @@ import torch
 def group_advantages(rewards, owner, eps=1e-6):
     """A_i = (r_i - mean) / (std + eps) among the rollouts of one question, unbiased std (Eq. 5).
 
-    rewards [1, 0, 0.5, 0.5]
-    owner   [7, 7, 3, 3]       which question a rollout answers: any integers in any order
-    ->      [0.707, -0.707, 0, 0]
+    rewards [1, 0, 0.5, 0.5], owner [7, 7, 3, 3] (the question of each, in any order) -> [0.707, -0.707, 0, 0]
     """
     advantages = torch.zeros_like(rewards)                                # [N]
     for question in owner.unique():
@@ -40,8 +38,7 @@ def policy_loss(logps, old_logps, advantages, mask, *, ratio='token', clip_low, 
     stats: detached [K, T], 0 where masked; average(stats[name], mask, count=...) adds up over micro-batches.
     """
     mask = mask.bool()
-    if advantages.dim() == 1:
-        advantages = advantages[:, None]                                  # [K, 1]
+    advantages = advantages[:, None] if advantages.dim() == 1 else advantages
     advantages = torch.where(mask, advantages, 0)                         # [K, T]
     diff = torch.where(mask, logps - old_logps.detach(), 0)               # [K, T]
     if ratio == 'token':
@@ -57,10 +54,9 @@ def policy_loss(logps, old_logps, advantages, mask, *, ratio='token', clip_low, 
     loss = torch.maximum(-rho * advantages, -rho.clamp(1 - clip_low, 1 + clip_high) * advantages)
     low = (advantages < 0) & (rho < 1 - clip_low)                         # [K, T]
     high = (advantages > 0) & (rho > 1 + clip_high)                       # [K, T]
-    dual = torch.zeros_like(mask)                                         # [K, T]
-    if dual_clip is not None:
-        dual = (advantages < 0) & (loss > -dual_clip * advantages)
-        loss = torch.where(dual, -dual_clip * advantages, loss)
+    limit = -advantages * (dual_clip or float('inf'))                     # [K, T]
+    dual = (advantages < 0) & (loss > limit)                              # [K, T]
+    loss = torch.where(dual, limit, loss)
     stats = {'clip_fraction': low | high, 'clip_low': low, 'clip_high': high, 'clip_dual': dual,
              'approx_kl': -diff}
     return loss, {name: value.detach().to(logps.dtype) for name, value in stats.items()}
@@ -72,8 +68,7 @@ def kl_penalty(logps, ref_logps, kind='k3'):
     k3: exp(d) - d - 1 with d clamped to [-20, 20] and the result to [-10, 10]; k1: -d; abs: |d|; k2: d^2 / 2.
     """
     diff = ref_logps.detach() - logps                                     # [K, T]
-    # inf and nan stay visible in the value but pass no gradient, so that average() can mask both away.
-    diff = torch.where(diff.isfinite(), diff, diff.detach())
+    diff = torch.where(diff.isfinite(), diff, diff.detach())              # inf and nan pass no gradient
     if kind == 'k3':
         diff = diff.clamp(-20, 20)
         return (diff.exp() - diff - 1).clamp(-10, 10)
@@ -90,18 +85,15 @@ def average(values, mask, how='token', count=None):
     """[K, T] -> scalar: the mean over tokens ('token'), or over responses of their token means ('seq').
 
     count: tokens or responses of the whole update, over all micro-batches and ranks: each part then gives its
-    share of one mean, and 1 x 8 rows or 8 x 1 row add up to the same gradient. Where ranks get averaged
-    afterwards (DDP) pass count / world_size. None: this batch is all there is. Nothing to average gives 0.
-    A response without tokens adds 0 to the 'seq' sum; it counts as a response only where count is None.
+    share of one mean, and 1 x 8 rows or 8 x 1 row add up to the same gradient. None: this batch is all there
+    is, and a response without tokens counts as one of loss 0. Nothing to average gives 0.
     """
     mask = mask.bool()
     values = torch.where(mask, values, 0)                                 # [K, T]
-    if how == 'token':
-        total, here = values.sum(), mask.sum()
-    elif how == 'seq':
-        total, here = (values.sum(1) / mask.sum(1).clamp(min=1)).sum(), len(mask)
-    else:
+    if how not in ('token', 'seq'):
         raise ValueError(f"how={how!r}: use 'token' or 'seq'")
+    here = mask.sum() if how == 'token' else len(mask)
+    total = values.sum() if how == 'token' else (values.sum(1) / mask.sum(1).clamp(min=1)).sum()
     count = here if count is None else count
     return total / (count if count > 0 else 1)
 

@@ -9,8 +9,6 @@ are compared as exact fractions, since in floats 1 - 4/5 < 0.2 and a pair exactl
 """
 from fractions import Fraction
 
-import numpy as np
-
 
 def select(responses, advantages, tau, ngram=1, eps=1e-4):
     """One question: lists of token ids without padding, and their advantages -> kept indices, ascending.
@@ -20,7 +18,9 @@ def select(responses, advantages, tau, ngram=1, eps=1e-4):
     tau = 0 keeps everything (plain GRPO), tau > 1 one per group; at least one per group always survives.
     """
     if len(responses) != len(advantages):
-        raise ValueError(f"{len(responses)} responses, {len(advantages)} advantages: pass one per trajectory")
+        raise ValueError(f'{len(responses)} responses, {len(advantages)} advantages: pass one per trajectory')
+    if ngram < 1:
+        raise ValueError(f"ngram={ngram}: use 1 (single token ids, the paper's runs) or more")
     advantages = [float(a) for a in advantages]
     tau = Fraction(round(tau * 10**6), 10**6)                  # the decimal that was meant, not its float
     if tau <= 0:
@@ -28,14 +28,13 @@ def select(responses, advantages, tau, ngram=1, eps=1e-4):
     kept = []
     for group in advantage_groups(advantages, eps):
         group.sort(key=lambda i: (-abs(advantages[i]), i))
-        if len(group) == 1 or tau > 1:                         # decided without looking at a token
-            kept.append(group[0])
-            continue
-        has, chosen = ngram_table([responses[i] for i in group], ngram), []       # [group, U], rows of it
-        for row in range(len(group)):
-            if all(differ(has[row], has[other], tau) for other in chosen):
-                chosen.append(row)
-        kept += [group[row] for row in chosen]
+        sets = {i: ngrams(responses[i], ngram) for i in group}
+        chosen = []
+        for i in group:
+            pairs = (spread(sets[i], sets[j]) for j in chosen)
+            if all(different >= tau * max(union, 1) for different, union in pairs):  # theta >= tau
+                chosen.append(i)
+        kept += chosen
     return sorted(kept)
 
 
@@ -44,50 +43,31 @@ def advantage_groups(advantages, eps=1e-4):
 
     advantages [1.0, -1.0, 1.00005, 1.0001], eps 1e-4 -> [[0, 2, 3], [1]]
     """
-    groups, previous = [], None
+    groups, last = [], float('inf')
     for i in sorted(range(len(advantages)), key=lambda i: -advantages[i]):
-        if previous is not None and advantages[previous] - advantages[i] < eps:
-            groups[-1].append(i)
-        else:
-            groups.append([i])
-        previous = i
+        if last - advantages[i] >= eps:
+            groups.append([])
+        groups[-1].append(i)
+        last = advantages[i]
     return [sorted(group) for group in groups]
 
 
-def ngram_table(responses, ngram=1):
-    """has [len(responses), U] bool: which of the U distinct n-grams of all responses does each one contain?
-
-    responses [[5, 6, 5], [6, 7]] -> n-grams 5, 6, 7 -> [[True, True, False], [False, True, True]]
-    """
-    if ngram < 1:
-        raise ValueError(f"ngram={ngram}: use 1 (single token ids, the paper's runs) or more")
-    rows = [np.asarray(ids.cpu() if hasattr(ids, 'cpu') else ids, dtype=np.int64) for ids in responses]
-    # An n-gram becomes one number with its ids as digits; Python integers (slow) where 63 bits are too few.
-    base = 1 + max((int(ids.max()) for ids in rows if len(ids)), default=0)
-    dtype = np.int64 if base**ngram < 2**63 else object
-    codes = []
-    for ids in rows:
-        length = max(len(ids) - ngram + 1, 0)                  # a response shorter than n has no n-gram
-        code = np.zeros(length, dtype)
-        for i in range(ngram):
-            code = code * base + ids[i:i + length]
-        codes.append(code)                                     # [length]
-    distinct, column = np.unique(np.concatenate(codes), return_inverse=True)      # [U], [sum of lengths]
-    row = np.repeat(np.arange(len(rows)), [len(code) for code in codes])          # [sum of lengths]
-    has = np.zeros((len(rows), len(distinct)), dtype=bool)                        # [len(responses), U]
-    has[row, column] = True
-    return has
+def ngrams(ids, n=1):
+    """The set of distinct n-grams of one response; [5, 6, 5], n = 2 -> {(5, 6), (6, 5)}."""
+    ids = ids.tolist() if hasattr(ids, 'tolist') else ids
+    return set(ids) if n == 1 else set(zip(*(ids[i:] for i in range(n))))
 
 
-def differ(a, b, tau):
-    """theta >= tau of two rows of the table, without a division; two empty sets have theta = 0."""
-    return int(np.count_nonzero(a ^ b)) >= tau * max(int(np.count_nonzero(a | b)), 1)
+def spread(a, b):
+    """Sizes of the symmetric difference and of the union of two sets: theta is their quotient."""
+    shared = len(a & b)
+    return len(a) + len(b) - 2 * shared, len(a) + len(b) - shared
 
 
 def deviation(a, b, ngram=1):
     """theta = 1 - |N(a) & N(b)| / |N(a) | N(b)| of two responses (Eq. 7): 0 same n-grams, 1 none shared."""
-    a, b = ngram_table([a, b], ngram)
-    return int(np.count_nonzero(a ^ b)) / max(int(np.count_nonzero(a | b)), 1)
+    different, union = spread(ngrams(a, ngram), ngrams(b, ngram))
+    return different / max(union, 1)
 
 
 def align(kept, advantages, divisor):
@@ -98,15 +78,13 @@ def align(kept, advantages, divisor):
     """
     if divisor < 1:
         raise ValueError(f"divisor={divisor}: use 1 (no alignment) or more, e.g. ranks x updates per step")
-    aligned = [sorted(indices) for indices in kept]
+    aligned = [list(indices) for indices in kept]
     missing = -sum(len(indices) for indices in aligned) % divisor
-    spare = []                                                 # per question: what may come back, best first
-    for indices, values in zip(aligned, advantages, strict=True):
-        rest = [i for i in range(len(values)) if i not in indices]
-        spare.append(sorted(rest, key=lambda i, values=values: (-abs(float(values[i])), i)))
-    passes = max((len(rest) for rest in spare), default=0)
-    turns = [(q, rest[turn]) for turn in range(passes) for q, rest in enumerate(spare) if turn < len(rest)]
-    for q, i in turns[:missing]:
+    turns = []                                                 # (turn, question, what comes back then)
+    for q, (indices, values) in enumerate(zip(kept, advantages, strict=True)):
+        rest = sorted(set(range(len(values))) - set(indices), key=lambda i, A=values: (-abs(float(A[i])), i))
+        turns += [(turn, q, i) for turn, i in enumerate(rest)]
+    for _, q, i in sorted(turns)[:missing]:
         aligned[q].append(i)
     return [sorted(indices) for indices in aligned]
 

@@ -13,6 +13,7 @@ Sizes: Q prompts, P prompt length, K responses, T response length, H hidden, V v
 """
 import json
 import os
+import re
 import shutil
 from datetime import timedelta
 from importlib.util import find_spec
@@ -23,7 +24,6 @@ import torch.distributed as dist
 import transformers
 from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.optim.adamw import adamw
 from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
@@ -188,8 +188,7 @@ class Policy(nn.Module):
         self.share_prefix = share_prefix and self.can_share
         # picture and video placeholders must never be sampled: they would ask for pictures that are not there
         marks = [value for key, value in model.config.to_dict().items() if isinstance(value, int)
-                 and key.startswith(('image', 'video', 'vision', 'audio', 'boi', 'eoi'))
-                 and key.endswith(('_token_id', '_token_index'))]
+                 and re.match('(image|video|vision|audio|boi|eoi).*_token_(id|index)', key)]
         forbidden = torch.zeros(self.head.weight.shape[0], dtype=torch.bool, device=model.device)  # [V]
         forbidden[[i for i in marks if i < len(forbidden)]] = True
         self.register_buffer('forbidden', forbidden, persistent=False)
@@ -301,26 +300,25 @@ class MasterAdamW(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self):
         for group in self.param_groups:
-            params = [p for p in group['params'] if p.grad is not None]
-            for p in (p for p in params if not self.state[p]):
-                master = p.float()  # p itself where it is fp32 already
-                self.state[p] = {'master': master, 'step': torch.tensor(0.0),
-                                 'mean': torch.zeros_like(master), 'square': torch.zeros_like(master)}
-            master, step, mean, square = ([self.state[p][key] for p in params]
-                                          for key in ('master', 'step', 'mean', 'square'))
-            adamw(master, [p.grad.float() for p in params], mean, square, [], step, amsgrad=False,
-                  beta1=group['betas'][0], beta2=group['betas'][1], lr=group['lr'],
-                  weight_decay=group['weight_decay'], eps=group['eps'], maximize=False)
-            for p, weight in zip(params, master):
-                if p is not weight:
-                    p.copy_(weight)
+            lr, (beta1, beta2) = group['lr'], group['betas']
+            for p in (p for p in group['params'] if p.grad is not None):
+                state, gradient = self.state[p], p.grad.float()
+                if not state:
+                    state.update(master=p.float(), step=0)  # p itself where it is fp32 already
+                    state.update(mean=torch.zeros_like(gradient), square=torch.zeros_like(gradient))
+                state['step'] += 1
+                state['mean'].lerp_(gradient, 1 - beta1)
+                state['square'].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+                scale = (state['square'] / (1 - beta2 ** state['step'])).sqrt_().add_(group['eps'])
+                state['master'].mul_(1 - lr * group['weight_decay'])
+                state['master'].addcdiv_(state['mean'], scale, value=-lr / (1 - beta1 ** state['step']))
+                p.copy_(state['master'])
 
     def load_state_dict(self, state_dict):  # torch's own would cast all states to the dtype of the weights
         params = [p for group in self.param_groups for p in group['params']]
         for index, state in state_dict['state'].items():
             p = params[index]
-            self.state[p] = {key: value.to('cpu' if key == 'step' else p.device)
-                             for key, value in state.items()}
+            self.state[p] = {key: x.to(p.device) if torch.is_tensor(x) else x for key, x in state.items()}
             self.state[p]['master'] = p if p.dtype == torch.float32 else self.state[p]['master']
 
 

@@ -18,7 +18,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
 from transformers import GenerationConfig
 
 from model import PER_TOKEN, collate, tokenizer_of
@@ -45,8 +44,8 @@ def seed_of(*numbers):
 def resolve(config):
     """The settings' dataset and init_from -> names load_questions and model.load know: the toy has levels."""
     level = f'toy_geo/level{config["toy_level"]}'
-    return (level if config['dataset'] == 'toy_geo' else config['dataset'],
-            str(DATA / level / 'warm_start') if config['init_from'] == 'toy' else config['init_from'])
+    known = {'toy_geo': level, 'toy': str(DATA / level / 'warm_start')}
+    return tuple(known.get(config[key], config[key]) for key in ('dataset', 'init_from'))
 
 
 def style(config):
@@ -82,13 +81,11 @@ def encode(question, processor, system_prompt='', examples=(), prompt_suffix='')
     `examples` are (question, answer) pairs, shown as earlier turns; `<image>` marks the place of a picture.
     """
     pictures = list(question.get('images') or [])
-    parts = question['problem'].split('<image>')
-    if len(parts) - 1 != len(pictures):
+    parts, sees = question['problem'].split('<image>'), hasattr(processor, 'image_processor')
+    if len(parts) - 1 != len(pictures) or pictures and not sees:
         raise ValueError(f'question {question.get("id")!r} has {len(parts) - 1} <image> marks and '
-                         f'{len(pictures)} images; the two must agree: correct the row or leave it out')
-    sees = hasattr(processor, 'image_processor')
-    if pictures and not sees:
-        raise ValueError(f'question {question.get("id")!r} has images, but the model reads only text')
+                         f'{len(pictures)} images, and the model sees {"them" if sees else "none"}: '
+                         'all must agree; correct the row, leave it out or take another model')
 
     def turn(role, text):  # chat templates of vision models want parts, those of text models a string
         return {'role': role, 'content': [{'type': 'text', 'text': text}] if sees else text}
@@ -102,29 +99,13 @@ def encode(question, processor, system_prompt='', examples=(), prompt_suffix='')
         user = [part for text in parts for part in ({'type': 'image'}, {'type': 'text', 'text': text})][1:]
         messages[-1]['content'] = [part for part in user if part.get('text') != '']
 
-    if processor.chat_template or sees:
+    text = '\n'.join(str(message['content']) for message in messages)  # a base model gets plain lines
+    if processor.chat_template:
         text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    else:  # a base model: plain lines
-        text = '\n'.join([message['content'] for message in messages])
     extra = {'images': pictures or None} if sees else {}
     encoded = processor(text=[text], return_tensors='pt', **extra,
                         add_special_tokens=not processor.chat_template)  # a template writes its own
     return {key: value[0] if key in PER_TOKEN else value for key, value in encoded.items()}
-
-
-def prompt_lengths(questions, processor, style):
-    """Tokens of each prompt with pictures; each rank encodes its share. Faulty questions raise ValueError."""
-    rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    count = len(questions)
-    mine = tqdm(range(rank, count, world), 'measuring prompts', disable=rank > 0 or count < 1000)
-    try:
-        own = [len(encode(questions[i], processor, **style)['input_ids']) for i in mine]
-    except ValueError as error:
-        own = error
-    parts = gather(own)
-    for error in (part for part in parts if isinstance(part, ValueError)):
-        raise error  # on all ranks, or the others would wait for this one
-    return [parts[i % world][i // world] for i in range(count)]
 
 
 # --------------------------------------------------------------------------------------------- trajectories

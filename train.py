@@ -151,7 +151,8 @@ try:
     model, processor = models.load(start, **loading)
     questions = sampling.load_questions(data_name, 'train')
     test_questions = sampling.load_questions(eval_dataset or data_name, 'test', eval_questions)
-    lengths = sampling.prompt_lengths(questions, processor, style)
+    counting = tqdm(questions, 'measuring prompts', disable=rank > 0 or len(questions) < 1000)
+    lengths = [len(sampling.encode(question, processor, **style)['input_ids']) for question in counting]
 except (OSError, ValueError) as error:
     fail(f'{error} (init_from = {init_from!r}, dataset = {dataset!r})')
 fitting = [i for i, length in enumerate(lengths) if length <= max_prompt_tokens]
@@ -180,10 +181,9 @@ optimizer = models.make_optimizer(policy.parameters(), world, lr=learning_rate, 
                                   weight_decay=weight_decay)
 adaptive = ars.AdaptiveRollouts(rollouts_per_question, max_steps)
 if init_from == 'resume':
-    try:
-        adaptive.load_state_dict(state['ars'])
-    except ValueError as error:
-        fail(error)
+    if state['ars']['initial'] != rollouts_per_question:
+        fail(f'rollouts_per_question = {rollouts_per_question}: keep {start}\'s {state["ars"]["initial"]}')
+    adaptive.load_state_dict(state['ars'])
     models.load_optimizer(start, optimizer)
 
 N = questions_per_step * rollouts_per_question
@@ -263,7 +263,7 @@ while step < max_steps:
     known = {'advantages': advantages, 'reward/mean': rewards, 'rollout/length': [len(row) for row in ids],
              'rollout/truncated': rollouts.truncated.tolist(),
              **{f'reward/{name}': values for name, values in parts.items()}}
-    told = []  # per question what every rank must know of it: numbers of its G trajectories, and which it keeps
+    told = []  # per question what every rank must know: numbers of its G trajectories, and which it keeps
     for own in (slice(i, i + G) for i in range(0, len(ids), G)):
         kept = mdap.select(ids[own], advantages[own], tau, ngram) if pruning == 'mdap' else list(range(G))
         told.append({'kept': kept, **{key: values[own] for key, values in known.items()}})

@@ -1,23 +1,12 @@
-# A tiny Qwen2.5-VL with random weights and one token per byte, to take any picture data set through the loop:
-#   python train.py config/geo3k.py config/tiny_vl.py   (a minute; it learns nothing, all else is real)
+# The toy's tiny Qwen2.5-VL with random weights, to take any picture data set through the whole loop:
+#   python train.py config/geo3k.py config/tiny_vl.py   (a minute; it knows few words and learns nothing)
 from pathlib import Path
-
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
 from data import toy
 
 init_from = 'data/tiny_vl'
 if not Path(init_from, 'config.json').exists():
-    _bytes = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    _core = Tokenizer(models.BPE({m: i for i, m in enumerate(toy.SPECIAL + sorted(_bytes.alphabet()))}, []))
-    _core.pre_tokenizer, _core.decoder = _bytes, decoders.ByteLevel()
-    _tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=_core, eos_token='<|im_end|>', pad_token='<|endoftext|>',
-        additional_special_tokens=toy.SPECIAL, chat_template=toy.TEMPLATE)
-    _model, _, _pictures = toy.make_model()
-    _model.resize_token_embeddings(len(_tokenizer))
-    for _part in _model, _tokenizer, _pictures:
+    for _part in toy.make_model():
         _part.save_pretrained(init_from)
 out_dir = 'out/tiny_vl'
 max_steps = 2

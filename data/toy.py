@@ -24,9 +24,9 @@ from PIL import Image, ImageDraw
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 LEVELS = {  # picture size in pixels, lengths of sides, steps of warm start, shares of wrong recipes
-    1: dict(pixels=56, sides=range(2, 7), steps=600, sloppy=dict(area=.6, perimeter=.6)),
-    2: dict(pixels=56, sides=range(2, 9), steps=600, sloppy=dict(area=.5, perimeter=.8, diagonal=.97)),
-    3: dict(pixels=84, sides=range(2, 10), steps=900, sloppy=dict(area=.5, perimeter=.7, diagonal=.9)),
+    1: dict(pixels=56, sides=range(2, 7), steps=800, sloppy=dict(area=.65, perimeter=.65)),
+    2: dict(pixels=56, sides=range(2, 9), steps=400, sloppy=dict(area=.4, perimeter=.7, diagonal=.9)),
+    3: dict(pixels=84, sides=range(2, 10), steps=720, sloppy=dict(area=.4, perimeter=.7, diagonal=.95)),
 }
 ROWS = {'train': 400, 'test': 200, 'ood': 100}
 PROBLEM = '<image>What is the {} of the shape?'

@@ -130,5 +130,3 @@ def test_wrong_arguments_say_what_is_allowed():
             ars.AdaptiveRollouts(initial, 10)
     with pytest.raises(ValueError, match='total_steps = 0: .* at least 1 step'):
         ars.AdaptiveRollouts(8, 0)
-    with pytest.raises(ValueError, match='initial = 4, but the checkpoint was written with 8: resume'):
-        ars.AdaptiveRollouts(4, 10).load_state_dict(ars.AdaptiveRollouts(8, 10).state_dict())
