@@ -46,8 +46,7 @@ class AdaptiveRollouts:
         return self.rollouts
 
     def state_dict(self):
-        names = ('initial', 'rollouts', 'reference', 'means', 'maxes')
-        return copy.deepcopy({name: vars(self)[name] for name in names})
+        return {key: value for key, value in copy.deepcopy(vars(self)).items() if key != 'total_steps'}
 
     def load_state_dict(self, state):
-        vars(self).update(copy.deepcopy({name: state[name] for name in self.state_dict()}))
+        vars(self).update(copy.deepcopy(state))

@@ -4,8 +4,8 @@
     python train.py --help                                      every setting with its default and its comment
 
 A script lists its settings as plain assignments (`tau = 0.8  # what it means`) above its call of configure().
-A config file is a small Python file that assigns some of them; it is run, so use only files you trust. Unlike
-in a bare exec(), names must exist, values must have the default's type, and errors name key, value and cure.
+A config file is a small Python file that assigns some of them; it is run, so use only files you trust. Names
+must exist, values must have the default's type, and errors name key, value and cure.
 """
 import ast
 import difflib
@@ -43,9 +43,9 @@ def check(key, value, default, where):
         return float(value)
     if type(default) is int and type(value) is float and value.is_integer():
         return int(value)
-    if default is not None and type(value) is not type(default):
-        fail(f'{key} = {value!r} ({where}) is {type(value).__name__}; it must be {type(default).__name__}, '
-             f'for example {key} = {default!r}')
+    wanted, got = type(default).__name__, type(value).__name__
+    if default is not None and got != wanted:
+        fail(f'{key} = {value!r} ({where}) is {got}; it must be {wanted}, for example {key} = {default!r}')
     return value
 
 
@@ -79,9 +79,8 @@ def configure(*scripts, argv=None, base=None):
 
     def known(key, where):
         if key not in settings:
-            near = difflib.get_close_matches(key, settings, n=1)
-            fail(f'unknown setting {key!r} in {where}' + (f': did you mean {near[0]!r}?' if near else '')
-                 + f' (python {Path(scripts[0]).name} --help lists all)')
+            near = ''.join(f'did you mean {name!r}? ' for name in difflib.get_close_matches(key, settings, 1))
+            fail(f'unknown setting {key!r} in {where}: {near}python {Path(scripts[0]).name} --help lists all')
         return settings[key][0]
 
     files = [word for word in argv if not word.startswith('--')]

@@ -4,8 +4,8 @@
     python eval.py --init_from=out/toy/best --split=ood --eval_temperature=1 --samples=16
     torchrun --nproc_per_node=8 eval.py config/geo3k.py --init_from=DIR_OR_HUB_ID
 
-Takes train.py's settings too: a checkpoint brings its own, files and flags come on top. Prompts are never
-dropped: the denominator is the whole split. The reward of training is the score of evaluation.
+Takes train.py's settings too: a checkpoint brings its own, files and flags come on top. No prompt is dropped:
+the denominator is the whole split. The reward of training is the score of evaluation.
 """
 import json
 import math
@@ -34,8 +34,7 @@ def pass_at_k(n, c, k):
 def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0, samples=1, progress=False):
     """Answer every question `samples` times -> one record per question, in order, the same on all ranks.
 
-    The questions are split over ranks and counted once each; seeds go with the question, not with the rank.
-    `config`: the settings of prompt, reward, seed and limits.
+    Ranks share the questions, each counts once, seeds go with the question. `config`: train.py's settings.
     """
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     mine = list(range(rank, len(questions), world))
@@ -43,7 +42,7 @@ def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0,
     for start in tqdm(range(0, len(mine), 64), 'evaluating', disable=not progress or rank > 0):
         indices = mine[start:start + 64]
         asked = [questions[i] for i in indices]
-        prompts = [sampling.encode(question, processor, **sampling.style(config)) for question in asked]
+        prompts = [sampling.encode(question, processor, config) for question in asked]
         seeds = [sampling.seed_of(config['seed'], i) for i in indices]
         rollouts = sampling.generate(
             policy, processor, prompts, samples, ends, seeds, config['max_response_tokens'],
@@ -51,12 +50,11 @@ def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0,
         _, parts = rewarding.score(rollouts.text, rollouts.owner.tolist(), asked, config['reward'])
         answers = {'responses': rollouts.text, 'truncated': rollouts.truncated.tolist(), **parts}
         for j, (i, question) in enumerate(zip(indices, asked)):
-            own = slice(j * samples, (j + 1) * samples)
+            own = {key: row[j * samples:(j + 1) * samples] for key, row in answers.items()}
             records.append({'index': i, 'id': question.get('id', str(i)), 'problem': question['problem'],
-                            'answer': question['answer'], **{key: row[own] for key, row in answers.items()}})
+                            'answer': question['answer'], **own})
     records = sorted(sum(sampling.gather(records), []), key=lambda record: record['index'])
-    counted = [record['index'] for record in records]
-    assert counted == list(range(len(questions))), 'a question is missing or counted twice'
+    assert [record['index'] for record in records] == list(range(len(questions))), 'lost or doubled questions'
     return records
 
 
@@ -72,17 +70,16 @@ def summary(records):
 
 
 def main():
-    here = [str(Path(__file__).parent / name) for name in ('eval.py', 'train.py')]
-    config = configure(*here)
+    scripts = [Path(__file__).with_name(name) for name in ('eval.py', 'train.py')]
+    config = configure(*scripts)
     trained = Path(config['init_from'], 'state.json')
     if trained.is_file():  # one of our checkpoints: evaluate it as it was trained, unless told otherwise
-        base = json.loads(trained.read_text())['settings']
-        config = configure(*here, base=base | {'init_from': config['init_from']})
+        config = configure(*scripts, base=json.loads(trained.read_text())['settings'])
     loading = models.setup(config)
-    name, start = sampling.resolve(config)
+    dataset, start = sampling.resolve(config)
+    dataset = config['eval_dataset'] or dataset
     try:
         model, processor = models.load(start, **loading)
-        dataset = config['eval_dataset'] or name
         questions = sampling.load_questions(dataset, config['split'], config['eval_questions'])
     except (OSError, ValueError) as error:
         fail(f'{error} (init_from = {config["init_from"]!r})')

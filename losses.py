@@ -6,7 +6,6 @@ GRPO, DAPO and GSPO are one loss with different knobs (Eq. 1 of the FastRL paper
     GSPO  ratio='sequence[_token]' clip 3e-4 / 4e-4  no KL     average 'seq'
 Beyond the papers: the ratio's exponent is clamped, negative advantages may have a dual clip, equal rewards
 give exactly 0. Masked positions are selected away, never multiplied by 0: inf and nan there reach nothing.
-Sizes: N trajectories, K kept after pruning, T response length.
 """
 import torch
 
@@ -38,17 +37,13 @@ def policy_loss(logps, old_logps, advantages, mask, *, ratio='token', clip_low, 
     stats: detached [K, T], 0 where masked; average(stats[name], mask, count=...) adds up over micro-batches.
     """
     mask = mask.bool()
-    advantages = advantages[:, None] if advantages.dim() == 1 else advantages
-    advantages = torch.where(mask, advantages, 0)                         # [K, T]
+    advantages = torch.where(mask, advantages[:, None] if advantages.dim() == 1 else advantages, 0)  # [K, T]
     diff = torch.where(mask, logps - old_logps.detach(), 0)               # [K, T]
-    if ratio == 'token':
-        log_ratio = diff                                                  # [K, T]
-    elif ratio in ('sequence', 'sequence_token'):
-        log_ratio = diff.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)   # [K, 1]
-        if ratio == 'sequence_token':
-            log_ratio = log_ratio.detach() + diff - diff.detach()         # [K, T]
-    else:
+    if ratio not in ('token', 'sequence', 'sequence_token'):
         raise ValueError(f"ratio={ratio!r}: use 'token', 'sequence' or 'sequence_token'")
+    mean = diff.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)            # [K, 1]
+    mixed = mean.detach() + diff - diff.detach()                          # [K, T]
+    log_ratio = {'token': diff, 'sequence': mean, 'sequence_token': mixed}[ratio]
     rho = log_ratio.clamp(-20, 20).exp()                                  # [K, T] or [K, 1]
     # The larger of the two losses: leaving the clip range in the direction of the advantage earns nothing.
     loss = torch.maximum(-rho * advantages, -rho.clamp(1 - clip_low, 1 + clip_high) * advantages)
@@ -69,16 +64,12 @@ def kl_penalty(logps, ref_logps, kind='k3'):
     """
     diff = ref_logps.detach() - logps                                     # [K, T]
     diff = torch.where(diff.isfinite(), diff, diff.detach())              # inf and nan pass no gradient
-    if kind == 'k3':
-        diff = diff.clamp(-20, 20)
-        return (diff.exp() - diff - 1).clamp(-10, 10)
-    if kind == 'k1':
-        return -diff
-    if kind == 'abs':
-        return diff.abs()
-    if kind == 'k2':
-        return diff.square() / 2
-    raise ValueError(f"kind={kind!r}: use 'k3', 'k1', 'abs' or 'k2'")
+    bounded = diff.clamp(-20, 20)
+    estimates = {'k3': (bounded.exp() - bounded - 1).clamp(-10, 10), 'k1': -diff, 'abs': diff.abs(),
+                 'k2': diff.square() / 2}
+    if kind not in estimates:
+        raise ValueError(f"kind={kind!r}: use 'k3', 'k1', 'abs' or 'k2'")
+    return estimates[kind]
 
 
 def average(values, mask, how='token', count=None):

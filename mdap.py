@@ -3,9 +3,9 @@
 In: one question's response token ids and advantages. Out: the indices to keep, before any log-prob pass.
 Trajectories of equal advantage (Eq. 6) whose responses share most n-grams (Eq. 7) give nearly the same
 gradient; a greedy walk per group keeps those that differ enough from every one already kept (Eq. 8). align()
-then adds a few back until the batch divides evenly (Algorithm 1).
-Departures: "equal" is less than eps apart, transitively, which covers continuous rewards; deviation and tau
-are compared as exact fractions, since in floats 1 - 4/5 < 0.2 and a pair exactly at tau would be lost.
+then adds a few back until the batch divides evenly (Algorithm 1). Departures: "equal" is less than eps apart,
+transitively, which covers continuous rewards; deviation and tau are compared as exact fractions, since in
+floats 1 - 4/5 < 0.2 and a pair exactly at tau would be lost.
 """
 from fractions import Fraction
 

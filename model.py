@@ -1,14 +1,12 @@
 """The policy: load it, run it on prompts, take log-probs with it, step it, save it.
 
     model, processor = load('Qwen/Qwen2.5-VL-7B-Instruct', dtype=torch.bfloat16, device='cuda')
-    policy = Policy(model, temperature=1.0)
-    logps, entropy = policy(prompts, owner, ids, mask)  # both [K, T]; `prompts` is a list of encoded ones
+    logps, entropy = Policy(model)(prompts, owner, ids, mask)  # both [K, T]; `prompts` are encoded questions
 
-The Auto classes open any transformers checkpoint with a causal language model, with or without pictures.
-A prompt is computed once and its cache fans out to all its responses (`prefill`, `extend`): in rollouts,
-log-prob passes and updates. Where a cache can not be repeated, or with gradient checkpointing, full sequences
-take over. Logits exist for a chunk of tokens at a time, never as [K, T, V].
-
+The Auto classes open any causal language model of transformers, with or without pictures. A prompt is
+computed once and its cache fans out to all its responses (`prefill`, `extend`), in rollouts, log-prob passes
+and updates; where it can not, or with gradient checkpointing, full sequences take over. Logits exist for a
+chunk of tokens at a time, never as [K, T, V].
 Sizes: Q prompts, P prompt length, K responses, T response length, H hidden, V vocabulary, M response tokens.
 """
 import json
@@ -51,8 +49,8 @@ class PictureProcessor:
         for token in plain:
             ids += [picture] * merged.pop(0) if token == picture else [token]  # one mark a merged patch
         ids = torch.tensor([ids])
-        return {'input_ids': ids, 'attention_mask': torch.ones_like(ids),
-                'mm_token_type_ids': (ids == picture).int(), **pixels}
+        seen = (ids == picture).int()
+        return {'input_ids': ids, 'attention_mask': torch.ones_like(ids), 'mm_token_type_ids': seen} | pixels
 
     def save_pretrained(self, folder):
         self.image_processor.save_pretrained(folder)
@@ -96,8 +94,8 @@ def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa
         processor = PictureProcessor(
             transformers.AutoImageProcessor.from_pretrained(source, **extra, backend='pil'),
             transformers.AutoTokenizer.from_pretrained(source, **extra))
-    size = processor.image_processor.size
     if min_pixels or max_pixels:
+        size = processor.image_processor.size
         processor.image_processor.size = {'shortest_edge': min_pixels or size['shortest_edge'],
                                           'longest_edge': max_pixels or size['longest_edge']}
     return model, processor
@@ -116,24 +114,20 @@ def setup(config):
     return dict(device=device, dtype=getattr(torch, dtype), **{name: config[name] for name in names})
 
 
-def tokenizer_of(processor):
-    return getattr(processor, 'tokenizer', processor)
-
-
 def end_ids(model, processor):
     """Every id that ends a response: those of the generation config, the model's and the tokenizer's."""
-    sources = model.generation_config, model.config.get_text_config(), tokenizer_of(processor)
+    tokenizer = getattr(processor, 'tokenizer', processor)
+    sources = model.generation_config, model.config.get_text_config(), tokenizer
     named = [source.eos_token_id for source in sources]  # each a number, several or None
     return sorted({i for ids in named for i in (ids if isinstance(ids, (list, tuple)) else [ids])} - {None})
 
 
 def save(folder, model, processor, state, optimizer=None):
-    """Write a checkpoint: weights, config, tokenizer, `state.json`, and each rank's shard of `optimizer`.
+    """Write weights, config, tokenizer, `state.json`, and each rank's shard of `optimizer`; on all ranks.
 
-    All ranks call it. It is written aside and renamed when complete, so `folder` is never half of one.
+    Written aside and renamed when complete, so that `folder` is never half a checkpoint.
     """
-    folder = Path(folder)
-    aside = folder.with_name(folder.name + '.tmp')
+    folder, aside = Path(folder), Path(f'{folder}.tmp')
     rank, wait = (dist.get_rank(), dist.barrier) if dist.is_initialized() else (0, lambda: None)
     if rank == 0:
         shutil.rmtree(aside, ignore_errors=True)
@@ -189,19 +183,15 @@ class Policy(nn.Module):
         # picture and video placeholders must never be sampled: they would ask for pictures that are not there
         marks = [value for key, value in model.config.to_dict().items() if isinstance(value, int)
                  and re.match('(image|video|vision|audio|boi|eoi).*_token_(id|index)', key)]
-        forbidden = torch.zeros(self.head.weight.shape[0], dtype=torch.bool, device=model.device)  # [V]
-        forbidden[[i for i in marks if i < len(forbidden)]] = True
+        vocabulary = torch.arange(len(self.head.weight), device=model.device)
+        forbidden = torch.isin(vocabulary, torch.tensor(marks, device=model.device))  # [V]
         self.register_buffer('forbidden', forbidden, persistent=False)
         self.eval()  # train mode only switches gradient checkpointing on: there is no dropout
-        self.check_head()
-
-    @torch.no_grad()
-    def check_head(self):
-        """Refuse architectures whose logits are more than head(last hidden state), e.g. scaled or capped."""
-        ids = torch.arange(3, device=self.model.device)[None]
-        plain = self.head(self.body(input_ids=ids, use_cache=False).last_hidden_state)
-        if not torch.allclose(plain, self.model(input_ids=ids, use_cache=False).logits, rtol=1e-2, atol=1e-3):
-            raise ValueError(f'{type(self.model).__name__} transforms its logits after the output head: '
+        with torch.no_grad():
+            few = {'input_ids': torch.arange(3, device=model.device)[None], 'use_cache': False}
+            plain, whole = self.head(self.body(**few).last_hidden_state), model(**few).logits
+        if not torch.allclose(plain, whole, rtol=1e-2, atol=1e-3):
+            raise ValueError(f'{type(model).__name__} transforms its logits after the output head: '
                              'apply the same transform in Policy.logits (model.py)')
 
     def logits(self, hidden, temperature=None):
@@ -227,7 +217,7 @@ class Policy(nn.Module):
         hidden = self.body(**inputs, **pictures).last_hidden_state
         if self.vision is not None and not pictures and torch.is_grad_enabled():
             # a rank without pictures still has to take part in the reduction of the vision tower's gradients
-            hidden = hidden + 0 * sum(weight.reshape(-1)[0] for weight in self.vision.parameters())
+            hidden = hidden + 0 * sum(weight.view(-1)[0] for weight in self.vision.parameters())
         return hidden
 
     def prefill(self, batch):
@@ -245,10 +235,8 @@ class Policy(nn.Module):
                          use_cache=True).last_hidden_state
 
     def forward(self, prompts, owner, ids, mask):
-        """Log-probs [K, T] of responses and entropies [K, T] (no gradient); 0 where `mask` is False.
-
-        prompts: Q encoded prompts; owner [K]: row of `prompts`; ids, mask [K, T]: responses, padded right.
-        """
+        """Q encoded prompts, owner [K] (a row of them), ids and mask [K, T] of responses, padded right ->
+        their log-probs [K, T] and entropies [K, T] (without gradient); 0 where `mask` is False."""
         device = ids.device
         if self.share_prefix and not self.training:
             batch = collate(prompts, device)
@@ -272,18 +260,12 @@ class Policy(nn.Module):
         return zeros.masked_scatter(mask, logps), zeros.masked_scatter(mask, entropy)  # [K, T]
 
     def score(self, hidden, ids):
-        """Log-probs and entropies [M] of tokens `ids` [M] after `hidden` [M, H], a chunk of logits at a time.
-
-        With gradients on, a chunk's logits are computed again in the backward pass instead of being kept.
-        """
+        """Log-probs and entropies [M] of tokens `ids` [M] after `hidden` [M, H], a chunk of logits at a time:
+        with gradients on, they are computed again in the backward pass instead of being kept."""
         def chunk(hidden, ids):
-            logits = self.logits(hidden)  # [m, V]
-            logps = logits.gather(-1, ids[:, None])[:, 0] - logits.logsumexp(-1)
-            with torch.no_grad():
-                everything = logits.log_softmax(-1)
-                entropy = -(everything.exp() * everything).sum(-1)
-            return logps, entropy
-
+            everything = self.logits(hidden).log_softmax(-1)  # [m, V]
+            frozen = everything.detach()
+            return everything.gather(-1, ids[:, None])[:, 0], -(frozen.exp() * frozen).sum(-1)
         size = max(1, LOGITS_AT_ONCE // len(self.forbidden))
         parts = [checkpoint(chunk, *part, use_reentrant=False) if torch.is_grad_enabled() else chunk(*part)
                  for part in zip(hidden.split(size), ids.split(size))]
@@ -324,7 +306,6 @@ class MasterAdamW(torch.optim.Optimizer):
 
 def make_optimizer(parameters, world, **settings):
     """MasterAdamW, its states sharded over ranks (ZeRO-1) where there are several."""
-    parameters = [p for p in parameters if p.requires_grad]
     if world == 1:
         return MasterAdamW(parameters, **settings)
     return ZeroRedundancyOptimizer(parameters, optimizer_class=MasterAdamW, **settings)

@@ -1,8 +1,7 @@
 """Rewards: does a response follow the format, and is the answer in its last \\boxed{} right?
 
-In:  response texts, and for each the index of its question (a dict with a string 'answer').
-Out: one float per trajectory, format (0 / 0.5) + accuracy (0 / 1), Eq. 4, and the named parts it is made of.
-
+In: response texts, and the question (a dict with a string 'answer') of each. Out: one float per trajectory,
+format (0 / 0.5) + accuracy (0 / 1), Eq. 4, and the named parts it is made of.
 Cheapest test first: equal strings, equal numbers, then math-verify's parser. A wrong 1 does more harm than a
 wrong 0: what can not be read to its last character, or might keep SymPy busy, is not equal (and 'unparsed').
 """
@@ -142,19 +141,20 @@ def equivalent(answer, truth):
     return bool(judge(answer.strip()[:MAX_CHARS + 1], truth.strip()))  # cut, so that the cache stays small
 
 
-def math_parts(response, answer):
-    """{'format': 0 or 0.5, 'accuracy': 0 or 1, 'unparsed': 0 or 1}."""
-    verdict = judge((extract_boxed(response) or '')[:MAX_CHARS + 1], answer.strip())
+def math_parts(response, question):
+    """{'format': 0 or 0.5, 'accuracy': 0 or 1, 'unparsed': 1 where the box could not be read}."""
+    verdict = judge((extract_boxed(response) or '')[:MAX_CHARS + 1], question['answer'].strip())
     correct, unparsed = float(verdict is True), float(verdict is None)
     return {'format': format_reward(response), 'accuracy': correct, 'unparsed': unparsed}
 
 
 def math_reward(response, answer):
     """{'format': 0 or 0.5, 'accuracy': 0 or 1}."""
-    return {key: value for key, value in math_parts(response, answer).items() if key != 'unparsed'}
+    parts = math_parts(response, {'answer': answer})
+    return {key: parts[key] for key in ('format', 'accuracy')}
 
 
-KINDS = {'math': lambda text, question: math_parts(text, question['answer'])}  # add your own here
+KINDS = {'math': math_parts}  # add your own here: (response, question) -> named parts
 
 
 def score(texts, owner, questions, kind='math'):

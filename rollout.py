@@ -4,10 +4,10 @@
     prompts = [encode(question, processor) for question in questions] unpadded tensors, pictures included
     rollouts = generate(policy, processor, prompts, 8, ends, seeds)   Rollouts of 8 responses to each question
 
-A prompt is computed once and its cache fans out to all responses; a finished row leaves the batch at once, so
-the next tokens cost less. A token is drawn by inverting the distribution at a uniform number from the seed of
-its question: ids depend neither on the other questions of the batch nor on the number of ranks. A model's own
-sampling defaults (top-k, top-p, repetition penalty) play no part: this distribution is the trained one.
+A prompt is computed once and its cache fans out to all responses; a finished row leaves the batch at once. A
+token is drawn by inverting the distribution at a uniform number from the seed of its question, so ids depend
+neither on the rest of the batch nor on the number of ranks. A model's own sampling defaults (top-k, top-p,
+repetition penalty) play no part: this distribution is the trained one.
 """
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +17,9 @@ import datasets
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig
 
-from model import PER_TOKEN, collate, tokenizer_of
+from model import PER_TOKEN, collate
 
 datasets.disable_progress_bars()
 DATA = Path(__file__).parent / 'data'
@@ -28,10 +27,9 @@ DATA = Path(__file__).parent / 'data'
 
 def gather(item):
     """The `item` of every rank, in the order of ranks."""
-    if not dist.is_initialized():
-        return [item]
-    items = [None] * dist.get_world_size()
-    dist.all_gather_object(items, item)
+    items = [item] * (dist.get_world_size() if dist.is_initialized() else 1)
+    if dist.is_initialized():
+        dist.all_gather_object(items, item)
     return items
 
 
@@ -48,37 +46,27 @@ def resolve(config):
     return tuple(known.get(config[key], config[key]) for key in ('dataset', 'init_from'))
 
 
-def style(config):
-    """The settings that shape a prompt, as arguments of encode()."""
-    return {key: config[key] for key in ('system_prompt', 'examples', 'prompt_suffix')}
-
-
 def load_questions(dataset, split, limit=0):
-    """data/NAME/SPLIT.parquet, or a parquet / jsonl file given by its path -> rows as a datasets.Dataset.
-
-    Needs the columns problem and answer; id, images (list of pictures) and others are optional.
-    """
-    path = Path(dataset)
-    if path.suffix not in ('.parquet', '.jsonl', '.json'):
-        path = DATA / dataset / f'{split}.parquet'
+    """data/NAME/SPLIT.parquet or a parquet / jsonl file -> rows with problem, answer, perhaps id, images."""
+    given = Path(dataset).suffix in ('.parquet', '.jsonl', '.json')
+    path = Path(dataset) if given else DATA / dataset / f'{split}.parquet'
     if not path.is_file():
-        hint = 'check the path' if str(path) == dataset else f'make it with: python data/prepare.py {dataset}'
+        hint = 'check the path' if given else f'make it with: python data/prepare.py {dataset}'
         raise FileNotFoundError(f'dataset = {dataset!r}: there is no file {path}; {hint}')
     read = datasets.Dataset.from_parquet if path.suffix == '.parquet' else datasets.Dataset.from_json
     rows = read(str(path))
-    missing = {'problem', 'answer'} - set(rows.column_names)
-    if missing:
-        raise ValueError(f'dataset = {dataset!r}: no column {sorted(missing)} in {path}, which has '
-                         f'{rows.column_names}; data/prepare.py writes files with the right columns')
+    if not {'problem', 'answer'} <= set(rows.column_names):
+        raise ValueError(f'{path} has the columns {rows.column_names}, but problem and answer are needed; '
+                         'data/prepare.py writes files with the right columns')
     if 'images' in rows.column_names:
         rows = rows.cast_column('images', datasets.List(datasets.Image()))
     return rows.select(range(limit)) if 0 < limit < len(rows) else rows
 
 
-def encode(question, processor, system_prompt='', examples=(), prompt_suffix=''):
-    """One question -> prompt, unpadded: input_ids [P], attention_mask [P], pictures as the model wants them.
+def encode(question, processor, config):
+    """One question, `<image>` where a picture goes -> prompt: input_ids [P], attention_mask [P], pictures.
 
-    `examples` are (question, answer) pairs, shown as earlier turns; `<image>` marks the place of a picture.
+    `config`: the settings system_prompt, examples (pairs shown as earlier turns) and prompt_suffix.
     """
     pictures = list(question.get('images') or [])
     parts, sees = question['problem'].split('<image>'), hasattr(processor, 'image_processor')
@@ -90,15 +78,14 @@ def encode(question, processor, system_prompt='', examples=(), prompt_suffix='')
     def turn(role, text):  # chat templates of vision models want parts, those of text models a string
         return {'role': role, 'content': [{'type': 'text', 'text': text}] if sees else text}
 
-    messages = [turn('system', system_prompt)] if system_prompt else []
-    for asked, answered in examples:
+    messages = [turn('system', config['system_prompt'])] if config['system_prompt'] else []
+    for asked, answered in config['examples']:
         messages += [turn('user', asked), turn('assistant', answered)]
-    parts[-1] += prompt_suffix
+    parts[-1] += config['prompt_suffix']
     messages.append(turn('user', parts[0]))
     if pictures:
         user = [part for text in parts for part in ({'type': 'image'}, {'type': 'text', 'text': text})][1:]
         messages[-1]['content'] = [part for part in user if part.get('text') != '']
-
     text = '\n'.join(str(message['content']) for message in messages)  # a base model gets plain lines
     if processor.chat_template:
         text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
@@ -116,24 +103,17 @@ class Trajectory:
     ids: list          # its T tokens, end token included
     logps: list        # old log-probs of the tokens
     advantage: float
-    prompt: int        # tokens of its prompt
+    cost: int          # tokens of prompt and response
     ref_logps: list = None
-
-    @property
-    def cost(self):
-        return self.prompt + len(self.ids)
 
 
 def pad(rows, device):
     """K lists of numbers -> [K, T] with zeros on the right."""
-    return pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(device)
+    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(device)
 
 
 def pack(trajectories, prompt_of, device):
-    """A micro-batch of K trajectories for Policy.forward: Q prompts, owner [K], ids [K, T], mask [K, T].
-
-    prompt_of(slot) gives the encoded prompt of a question; each appears once, however many its rows.
-    """
+    """K trajectories -> Policy.forward's Q prompts (each once), owner [K], ids [K, T], mask [K, T]."""
     slots = list(dict.fromkeys(t.slot for t in trajectories))
     owner = torch.tensor([slots.index(t.slot) for t in trajectories], device=device)
     ids = pad([t.ids for t in trajectories], device)
@@ -144,21 +124,20 @@ def pack(trajectories, prompt_of, device):
 
 def chunks(rows, costs, budget):
     """Cut list `rows` so that number x largest cost of a piece is within budget; a lone row may exceed it."""
-    piece, largest = [], 0
+    pieces, largest = [], 0
     for row, cost in zip(rows, costs, strict=True):
         largest = max(largest, cost)
-        if piece and (len(piece) + 1) * largest > budget:
-            yield piece
-            piece, largest = [], cost
-        piece.append(row)
-    if piece:
-        yield piece
+        if not pieces or (len(pieces[-1]) + 1) * largest > budget:
+            pieces.append([])
+            largest = cost
+        pieces[-1].append(row)
+    return pieces
 
 
 # ------------------------------------------------------------------------------------------------- sampling
 @dataclass
 class Rollouts:
-    """N trajectories of Q questions, on the CPU; T is the longest response. The end token is trained too."""
+    """N trajectories of Q questions, on the CPU; T is the longest response."""
     ids: torch.Tensor        # [N, T] sampled ids, 0 after the end
     mask: torch.Tensor       # [N, T] True up to and including the first end id
     logps: torch.Tensor      # [N, T] log-probs under the sampling distribution
@@ -195,28 +174,20 @@ def generate(policy, processor, prompts, count, ends, seeds, max_response_tokens
     """
     T, N, ends = max_response_tokens, len(prompts) * count, torch.tensor(ends)
     owner = torch.arange(len(prompts)).repeat_interleave(count)  # [N]
-    sources = [torch.Generator().manual_seed(seed) for seed in seeds]
-    uniforms = torch.cat([torch.rand(count, T, generator=source) for source in sources])  # [N, T]
+    uniforms = torch.cat([torch.rand(count, T, generator=torch.Generator().manual_seed(s)) for s in seeds])
     lengths = torch.tensor([len(prompt['input_ids']) for prompt in prompts])[owner]
-    ids, logps = torch.zeros(N, T, dtype=torch.long), torch.zeros(N, T)
-    mask = torch.zeros(N, T, dtype=torch.bool)
-
+    ids, logps, mask = (torch.zeros(N, T, dtype=kind) for kind in (torch.long, torch.float, torch.bool))
     sampler = sample_shared if policy.can_share else sample_by_library
     by_length, order = lengths.sort(stable=True)  # little padding, and a question's rows stay together
     for rows in chunks(order.tolist(), (by_length + T).tolist(), max_tokens_in_flight):
         used, local = owner[rows].unique(return_inverse=True)  # [questions of the chunk], [rows of the chunk]
         ids[rows], logps[rows], mask[rows] = sampler(policy, [prompts[question] for question in used], local,
                                                      uniforms[rows], ends, temperature, top_p)
-    if not policy.can_share:  # the library returns no log-probs of this distribution: take them by a pass
-        for rows in torch.arange(N).split(max(1, max_tokens_in_flight // int(lengths.max() + T))):
-            inputs = [tensor[rows].to(policy.forbidden.device) for tensor in (owner, ids, mask)]
-            logps[rows] = policy(prompts, *inputs)[0].cpu()
-
     longest = int(mask.sum(1).max())
     ids, logps, mask = ids[:, :longest], logps[:, :longest], mask[:, :longest]
     last = ids.gather(1, mask.sum(1, keepdim=True) - 1)[:, 0]
     spoken = [row[keep].tolist() for row, keep in zip(ids, mask)]
-    text = tokenizer_of(processor).batch_decode(spoken, skip_special_tokens=True)
+    text = getattr(processor, 'tokenizer', processor).batch_decode(spoken, skip_special_tokens=True)
     return Rollouts(ids, mask, logps, owner, text, ~torch.isin(last, ends))
 
 
@@ -231,8 +202,8 @@ def sample_shared(policy, prompts, owner, uniforms, ends, temperature, top_p):
     cache.batch_select_indices(owner)
     seen = nn.functional.pad(batch['attention_mask'][owner], (0, T), value=1)  # [n, P + T]
     P = seen.shape[1] - T
-    ids, logps = torch.zeros(n, T, dtype=torch.long, device=device), torch.zeros(n, T, device=device)
-    mask = torch.zeros(n, T, dtype=torch.bool, device=device)
+    ids, logps, mask = (torch.zeros(n, T, dtype=kind, device=device)
+                        for kind in (torch.long, torch.float, torch.bool))
     active = torch.arange(n, device=device)  # rows that still speak
     for t in range(T):
         token, logp = draw(policy.logits(hidden, temperature), uniforms[active, t], temperature == 0, top_p)
@@ -250,15 +221,14 @@ def sample_shared(policy, prompts, owner, uniforms, ends, temperature, top_p):
 def sample_by_library(policy, prompts, owner, uniforms, ends, temperature, top_p):
     """transformers' own generate, for caches that can not fan out (recurrent layers); its defaults off."""
     batch = collate([prompts[row] for row in owner.tolist()], policy.forbidden.device)  # pictures follow rows
-    model, T = policy.model, uniforms.shape[1]
+    model, T, shipped = policy.model, uniforms.shape[1], policy.model.generation_config
     temperature = policy.temperature if temperature is None else temperature
     chosen = dict(do_sample=True, temperature=temperature, top_k=0, top_p=top_p) if temperature else {}
-    settings = GenerationConfig(max_new_tokens=T, eos_token_id=ends.tolist(), pad_token_id=0, **chosen)
-    shipped = model.generation_config
     with torch.random.fork_rng():
         torch.manual_seed(int(uniforms[0, 0] * 2 ** 31))
         try:  # the shipped settings are replaced whole: arguments would only be merged with them
-            model.generation_config = settings
+            model.generation_config = GenerationConfig(
+                max_new_tokens=T, eos_token_id=ends.tolist(), pad_token_id=0, **chosen)
             out = model.generate(**batch, logits_processor=[
                 lambda ids, scores: scores.masked_fill(policy.forbidden, torch.finfo(scores.dtype).min)])
         finally:
@@ -267,4 +237,5 @@ def sample_by_library(policy, prompts, owner, uniforms, ends, temperature, top_p
     out = nn.functional.pad(out, (0, T - out.shape[1]))  # [n, T]
     ended = torch.isin(out, ends).long()
     mask = ended.cumsum(1) - ended == 0  # up to and including the first end id
-    return out.masked_fill(~mask, 0), torch.zeros(out.shape), mask
+    ids, device = out.masked_fill(~mask, 0), policy.forbidden.device
+    return ids, policy(prompts, owner.to(device), ids.to(device), mask.to(device))[0].cpu(), mask

@@ -11,7 +11,6 @@ epoch ARS sets the number of rollouts of the next. Departures from textbook GRPO
 2. the old log-probs are the sampler's own unless old_logps = 'recompute': one policy, one temperature;
 3. ids depend on seed, step and question only, so that one process and many sample and train the same.
 """
-import copy
 import json
 import os
 import resource
@@ -45,7 +44,6 @@ cpu_threads = 1                 # of each process; 0: torch's default (the toy's
 dtype = 'auto'                  # of the weights: 'float32', 'bfloat16', 'auto': bfloat16 on cuda only
 attn_implementation = 'sdpa'    # or 'eager', 'flash_attention_2'
 trust_remote_code = False       # run model code that a checkpoint brings along
-wandb_project = ''              # '': no wandb
 # data
 dataset = 'toy_geo'             # a name under data/, or a parquet / jsonl file
 eval_dataset = ''               # '': the test split of dataset
@@ -111,10 +109,10 @@ for key, allowed in {
         'reward': list(rewarding.KINDS), 'dtype': ['auto', 'float32', 'bfloat16']}.items():
     if config[key] not in allowed:
         fail(f'{key} = {config[key]!r} must be one of {allowed}')
-for key, least in {
+for key, least in {  # greedy groups and groups of one have no spread to learn from
         'temperature': 1e-3, 'rollouts_per_question': 2, 'questions_per_step': 1, 'max_response_tokens': 1,
         'updates_per_step': 1, 'ngram': 1, 'tau': 0, 'beta': 0, 'learning_rate': 0, 'eval_temperature': 0,
-        'keep_checkpoints': 1}.items():  # greedy groups and groups of one have no spread to learn from
+        'keep_checkpoints': 1}.items():
     if config[key] < least:
         fail(f'{key} = {config[key]} must be at least {least}')
 if questions_per_step % world:
@@ -125,8 +123,7 @@ if (max_steps > 0) == (epochs > 0):
     fail(f'max_steps = {max_steps} and epochs = {epochs}: exactly one of the two must be positive')
 
 torch.manual_seed(seed)
-if cpu_threads:
-    torch.set_num_threads(cpu_threads)
+torch.set_num_threads(cpu_threads or torch.get_num_threads())
 loading = models.setup(config)  # process group, device, dtype
 device, cuda = loading['device'], loading['device'].type == 'cuda'
 data_name, start = sampling.resolve(config)
@@ -146,13 +143,12 @@ if init_from == 'resume':
     state = json.loads((start / 'state.json').read_text())
     if state['world'] != world:
         fail(f'{start} is of {state["world"]} processes, these are {world}: resume with as many')
-style = sampling.style(config)
 try:
     model, processor = models.load(start, **loading)
     questions = sampling.load_questions(data_name, 'train')
     test_questions = sampling.load_questions(eval_dataset or data_name, 'test', eval_questions)
     counting = tqdm(questions, 'measuring prompts', disable=rank > 0 or len(questions) < 1000)
-    lengths = [len(sampling.encode(question, processor, **style)['input_ids']) for question in counting]
+    lengths = [len(sampling.encode(question, processor, config)['input_ids']) for question in counting]
 except (OSError, ValueError) as error:
     fail(f'{error} (init_from = {init_from!r}, dataset = {dataset!r})')
 fitting = [i for i, length in enumerate(lengths) if length <= max_prompt_tokens]
@@ -173,7 +169,7 @@ if gradient_checkpointing:
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})
 reference = None
 if beta > 0:
-    first = models.load(state['init_from'], **loading)[0] if init_from == 'resume' else copy.deepcopy(model)
+    first, _ = models.load(state['init_from'], **loading)
     reference = models.Policy(first, temperature, share_prefix).requires_grad_(False)
 wrapped = policy if world == 1 else DistributedDataParallel(
     policy, device_ids=[device] if cuda else None, forward_sync_buffers=False, gradient_as_bucket_view=True)
@@ -195,20 +191,15 @@ say(f'{model.num_parameters() / 1e6:.2f}M parameters in {model.dtype} on {device
     f'forbidden ids {policy.forbidden.nonzero()[:, 0].tolist()}, end ids {ends}')
 if rank == 0:
     Path(out_dir).mkdir(parents=True, exist_ok=True)
-    done = Path(out_dir, 'log.jsonl').read_text().splitlines() if init_from == 'resume' else []
+    done = Path(out_dir, 'log.jsonl').read_text().splitlines(True) if init_from == 'resume' else []
     done = [line for line in done if json.loads(line).get('step', 0) <= state['step']]  # no step twice
-    Path(out_dir, 'log.jsonl').write_text(''.join(line + '\n' for line in done))
-    if wandb_project:
-        import wandb
-        wandb.init(project=wandb_project, config=config, name=Path(out_dir).name)
+    Path(out_dir, 'log.jsonl').write_text(''.join(done))
 
 
 def log(record):
     if rank == 0:
         with Path(out_dir, 'log.jsonl').open('a') as file:
             file.write(json.dumps(record) + '\n')
-        if wandb_project:
-            wandb.log(record)
 
 
 def evaluation():
@@ -224,8 +215,8 @@ def evaluation():
 
 def checkpoint(name, optimizer=None):
     """Write out_dir/NAME; all ranks call it."""
-    everything = dict(state, step=step, ars=adaptive.state_dict(), world=world, settings=config)
-    models.save(Path(out_dir, name), model, processor, everything, optimizer)
+    now = state | {'step': step, 'ars': adaptive.state_dict(), 'world': world, 'settings': config}
+    models.save(Path(out_dir, name), model, processor, now, optimizer)
 
 
 # ------------------------------------------------------------------------------------------------------- loop
@@ -239,14 +230,13 @@ while step < max_steps:
     clock = [time.perf_counter()]
     epoch, position = divmod(step, steps_per_epoch)
     G = adaptive.rollouts if adaptive_rollouts else rollouts_per_question
-
     # 1. the step's questions, a slice of the epoch's permutation; each rank rolls out its part of the slots
     shuffle = torch.Generator().manual_seed(sampling.seed_of(seed, epoch))
     order = torch.randperm(len(fitting), generator=shuffle)
     chosen = [fitting[i] for i in order[position * questions_per_step:][:questions_per_step]]
     mine = range(rank * questions_per_step // world, (rank + 1) * questions_per_step // world)
     asked = [questions[chosen[slot]] for slot in mine]
-    prompts = {slot: sampling.encode(question, processor, **style) for slot, question in zip(mine, asked)}
+    prompts = {slot: sampling.encode(question, processor, config) for slot, question in zip(mine, asked)}
     rollouts = sampling.generate(policy, processor, list(prompts.values()), G, ends,
                                  [sampling.seed_of(seed, step, slot) for slot in mine],
                                  max_response_tokens, max_tokens_in_flight)
@@ -273,20 +263,20 @@ while step < max_steps:
     adaptive.record([len(indices) for indices in kept])
 
     # 4. only survivors travel, as ids; all ranks compute one plan: which rank trains what, in which update
-    local = [sampling.Trajectory(slot, ids[j], logps[j], advantages[j], len(prompts[slot]['input_ids']))
+    local = [sampling.Trajectory(slot, ids[j], logps[j], advantages[j], lengths[chosen[slot]] + len(ids[j]))
              for i, slot in enumerate(mine) for j in (i * G + k for k in kept[slot])]
     survivors = [t for part in sampling.gather(local) for t in part]  # K trajectories, question by question
     K, plan = len(survivors), []
     for u in range(updates_per_step):
         rows = survivors[u * K // updates_per_step:(u + 1) * K // updates_per_step]
         hands = mdap.deal([t.cost for t in rows], [t.slot for t in rows], world)
-        plan.append([list(sampling.chunks([rows[i] for i in hand], [rows[i].cost for i in hand],
-                                          tokens_per_microbatch)) for hand in hands])
+        hands = [[rows[i] for i in hand] for hand in hands]
+        plan.append([sampling.chunks(hand, [t.cost for t in hand], tokens_per_microbatch) for hand in hands])
     my_batches = [batch for update in plan for batch in update[rank]]
 
     def prompt_of(slot, prompts=prompts, chosen=chosen):
-        if slot not in prompts:  # a trajectory from another rank: its prompt is encoded here once more
-            prompts[slot] = sampling.encode(questions[chosen[slot]], processor, **style)
+        if slot not in prompts:  # of another rank: encode it here once more
+            prompts[slot] = sampling.encode(questions[chosen[slot]], processor, config)
         return prompts[slot]
     clock.append(time.perf_counter())  # prune
 
@@ -314,9 +304,9 @@ while step < max_steps:
         passes = max(len(hand) for hand in update)  # every rank runs as many, or the collectives hang
         for i in range(passes):
             real = i < len(update[rank])
-            batch = update[rank][i] if real else rows[:1]  # a stand-in of weight 0
+            batch = update[rank][i] if real else rows[:1]  # a stand-in
             inputs = sampling.pack(batch, prompt_of, device)
-            weight = inputs[-1] & real  # [k, T]
+            weight = inputs[-1] & real  # [k, T], 0 for a stand-in
             with wrapped.no_sync() if world > 1 and i < passes - 1 else nullcontext():
                 logps, entropy = wrapped(*inputs)  # [k, T]; DDP's own forward arms the reduction
                 loss, stats = losses.policy_loss(
@@ -358,10 +348,9 @@ while step < max_steps:
         'prune/flat_groups': sum(not any(question['advantages']) for question in told) / len(told),
         **dict(zip(('loss/policy', 'loss/kl', 'loss/clip_fraction', 'loss/entropy'), totals.tolist())),
         'loss/grad_norm': sum(norms) / len(norms), 'lr': lr, 'time/step': sum(spent),
-        **{f'time/{name}': seconds for name, seconds in zip(
-            ('generate', 'reward', 'prune', 'old', 'ref', 'update'), spent)},
-        'memory/peak_gb': (torch.cuda.max_memory_allocated() if cuda else
-                           1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) / 1e9}
+        **dict(zip((f'time/{name}' for name in 'generate reward prune old ref update'.split()), spent)),
+        'memory/peak_gb': torch.cuda.max_memory_allocated() / 1e9 if cuda else
+                          resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
     say('step {step}/{max_steps} epoch {epoch} | reward {reward/mean:.3f} accuracy {reward/accuracy:.3f} '
         'format {reward/format:.3f} | G {rollouts_per_question} trained {trajectories_trained}/'
         '{trajectories_sampled} length {rollout/length:.1f} | loss {loss/policy:+.3f} norm '
@@ -372,21 +361,19 @@ while step < max_steps:
         say(f'--- a sample: {asked[0]["problem"]}\n{rollouts.text[0]}\n'
             f'--- truth {asked[0]["answer"]}, reward {rewards[0]}, advantage {advantages[0]:.2f}')
     if step == max_steps or eval_every and step % eval_every == 0:
-        scores = evaluation()
-        record.update(scores)
-        if scores['eval/accuracy'] > state['best']:  # "best" is replaced by strictly better scores only
-            state['best'] = scores['eval/accuracy']
+        record |= evaluation()
+        if record['eval/accuracy'] > state['best']:  # "best" is replaced by strictly better scores only
+            state['best'] = record['eval/accuracy']
             checkpoint('best')
     log(record)
     if step == max_steps or save_every and step % save_every == 0:
         checkpoint(f'step_{step:06d}', optimizer)
         if rank == 0:
-            link = Path(out_dir, 'latest.tmp')
-            link.unlink(missing_ok=True)
+            link = Path(out_dir, f'latest.{os.getpid()}')  # aside, then renamed
             link.symlink_to(f'step_{step:06d}')
             link.replace(Path(out_dir, 'latest'))
-            for old in sorted(Path(out_dir).glob('step_' + '[0-9]' * 6))[:-keep_checkpoints]:
+            for old in sorted(Path(out_dir).glob('step_??????'))[:-keep_checkpoints]:
                 shutil.rmtree(old)
 say(f'done: {step} steps, best eval/accuracy {state["best"]:.3f}; eval.py opens {out_dir}/latest')
-if world > 1:
+if dist.is_initialized():
     dist.destroy_process_group()

@@ -1,7 +1,7 @@
 """Curves of one or more runs: python bench/plot.py out/toy_1 out/toy_2 --to=assets/toy.png
 
-In: their log.jsonl. Left: accuracy on the test questions, and of the training rollouts (pale, a mean of 5
-steps); right: trajectories a step, sampled and trained on. Each run has one colour.
+From their log.jsonl. Left: accuracy on test questions and of training rollouts (pale, a mean of 5 steps);
+right: trajectories a step. Each run has one colour.
 """
 import argparse
 import json
@@ -12,8 +12,8 @@ import matplotlib
 matplotlib.use('Agg')
 import matplotlib.pyplot as plt  # noqa: E402
 
-parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-parser.add_argument('runs', nargs='+', help='folders that hold a log.jsonl')
+parser = argparse.ArgumentParser()
+parser.add_argument('runs', nargs='+')
 parser.add_argument('--to', default='assets/curves.png')
 args = parser.parse_args()
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout='constrained')
@@ -21,21 +21,18 @@ for colour, run in zip(plt.rcParams['axes.prop_cycle'].by_key()['color'], args.r
     records, name = [json.loads(line) for line in Path(run, 'log.jsonl').open()], Path(run).name
 
     def draw(axes, key, style, label, records=records, colour=colour, name=name, window=1, **look):
-        x, y = zip(*((r['step'], r[key]) for r in records if key in r))
+        x, y = [[r[k] for r in records if key in r] for k in ('step', key)]
         y = [sum(y[max(0, i - window):i]) / min(i, window) for i in range(1, len(y) + 1)]
         axes.plot(x, y, style, color=colour, label=label and f'{name}: {label}', **look)
 
     draw(left, 'reward/accuracy', '-', None, window=5, alpha=0.35)
     draw(left, 'eval/accuracy', 'o-', 'test, greedy')
-    if any('eval/sampled' in r for r in records):
-        draw(left, 'eval/sampled', 's--', 'test, temperature 1')
+    draw(left, 'eval/sampled', 's--', 'test, temperature 1')
     draw(right, 'trajectories_sampled', '-', 'sampled')
     draw(right, 'trajectories_trained', ':', 'trained on')
-left.set(xlabel='step', ylabel='accuracy', ylim=(0, 1), title='accuracy (pale: training rollouts)')
-right.set(xlabel='step', ylabel='trajectories', ylim=(0, None), title='trajectories a step')
+left.set(xlabel='step', ylim=(0, 1), title='accuracy (pale: training rollouts)')
+right.set(xlabel='step', ylim=(0, None), title='trajectories a step')
 for axes in left, right:
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)
-Path(args.to).parent.mkdir(parents=True, exist_ok=True)
 figure.savefig(args.to, dpi=130)
-print(f'{args.to}: {len(args.runs)} runs')

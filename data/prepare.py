@@ -7,7 +7,7 @@ Run: python data/prepare.py geo3k
      python data/prepare.py arithmetic                # generated; needs pip install reasoning-gym
      python data/prepare.py file --source=mine.jsonl  # your rows: problem, answer, perhaps images, choices
 --limit=N keeps the first N rows of each split. Of a source without a test split the last tenth becomes it.
-Departure: see-through pictures are put on white; the paper's code drops alpha, which turns some black.
+See-through pictures are put on white; the paper's code drops alpha, which turns some of them black.
 """
 import argparse
 from itertools import islice
@@ -27,15 +27,15 @@ def arithmetic():
         import reasoning_gym
     except ImportError as error:
         raise SystemExit('arithmetic is made by reasoning-gym: run `pip install reasoning-gym`') from error
-    sums = {3: {}, 4: {}}  # digits in all -> {problem: answer}; dictionaries, as the generator repeats itself
+    sums = {3: {}, 4: {}}  # digits in all -> {problem: row}; dictionaries, as the generator repeats itself
     for row in reasoning_gym.create_dataset(
             'basic_arithmetic', size=30_000, seed=0, min_terms=2, max_terms=2, min_digits=2, max_digits=2,
             operators=['+'], allow_parentheses=False, allow_negation=False):
         a, b = row['metadata']['expression'].split(' + ')
         if len(a + b) in sums and not {'0', '100'} & {a, b}:
-            sums[len(a + b)][f'What is {a} + {b}?'] = row['answer']
-    rows = [{'problem': problem, 'answer': answer}
-            for pair in zip(sums[3].items(), sums[4].items()) for problem, answer in pair]
+            problem = f'What is {a} + {b}?'
+            sums[len(a + b)][problem] = {'problem': problem, 'answer': row['answer']}
+    rows = [row for pair in zip(*(kind.values() for kind in sums.values())) for row in pair]
     return {'train': rows[:2000], 'test': rows[2000:2200]}
 
 
@@ -95,7 +95,7 @@ def main(argv=None):
     if args.name == 'file' and not args.source:
         parser.error('file needs --source: a parquet, json or jsonl file with columns problem and answer')
     recipe, folder = RECIPES[args.name], Path(args.source or '.').parent
-    out = args.out or Path(__file__).parent / args.name
+    out = args.out or Path(__file__).with_name(args.name)
     out.mkdir(parents=True, exist_ok=True)
     source = [args.source] if args.source else recipe.get('source')
     sets = recipe['generate']() if 'generate' in recipe else load(source)

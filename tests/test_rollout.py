@@ -7,9 +7,15 @@ from PIL import Image
 from transformers import GenerationConfig, Qwen2VLImageProcessorPil
 
 from model import PictureProcessor, Policy, collate, end_ids
-from rollout import Trajectory, chunks, draw, encode, generate, load_questions, pack, seed_of
+import rollout
+from rollout import Trajectory, chunks, draw, generate, load_questions, pack, seed_of
 
+PLAIN = {'system_prompt': '', 'examples': [], 'prompt_suffix': ''}
 random = np.random.default_rng(0)
+
+
+def encode(question, processor, **settings):
+    return rollout.encode(question, processor, PLAIN | settings)
 
 
 def picture(width, height):
@@ -285,8 +291,8 @@ def test_pack_and_chunks():
     assert prompts == ['prompt 3', 'prompt 1'] and owner.tolist() == [0, 1, 0]
     assert ids.tolist() == [[5, 2, 0], [6, 7, 2], [2, 0, 0]]
     assert mask.tolist() == [[True, True, False], [True, True, True], [True, False, False]]
-    assert list(chunks('abcde', [1, 2, 3, 9, 1], 6)) == [['a', 'b'], ['c'], ['d'], ['e']]
-    assert list(chunks('abc', [1, 1, 1], 100)) == [['a', 'b', 'c']] and list(chunks('', [], 5)) == []
+    assert chunks('abcde', [1, 2, 3, 9, 1], 6) == [['a', 'b'], ['c'], ['d'], ['e']]
+    assert chunks('abc', [1, 1, 1], 100) == [['a', 'b', 'c']] and chunks('', [], 5) == []
 
 
 def test_seeds_differ():
