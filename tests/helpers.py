@@ -1,4 +1,5 @@
-"""What several test files share: tiny real models, a tokenizer made of their ids, and train.py as a subprocess."""
+"""What several test files share: tiny real models, a tokenizer made of their ids,
+and train.py as a subprocess."""
 import json
 import os
 import subprocess
@@ -21,11 +22,15 @@ from model import PictureProcessor
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / 'shared' / 'data'
-needs_samples = pytest.mark.skipif(not SHARED.is_dir(), reason='the samples of the public data sets are not here')
-MARKS = ['<|pad|>', '<|im_start|>', '<|im_end|>', '<|vision_start|>', '<|vision_end|>', '<|image_pad|>', '<|video_pad|>']
-CHAT = ("{% for m in messages %}<|im_start|> {{ m.role }} {% if m.content is string %}{{ m.content }}{% else %}"
-        "{% for part in m.content %}{{ '<|vision_start|><|image_pad|><|vision_end|>' if part.type == 'image' else part.text }}"
-        "{% endfor %}{% endif %} <|im_end|> {% endfor %}{% if add_generation_prompt %}<|im_start|> assistant {% endif %}")
+needs_samples = pytest.mark.skipif(
+    not SHARED.is_dir(), reason='the samples of the public data sets are not here')
+MARKS = ['<|pad|>', '<|im_start|>', '<|im_end|>',
+         '<|vision_start|>', '<|vision_end|>', '<|image_pad|>', '<|video_pad|>']
+CHAT = ("{% for m in messages %}<|im_start|> {{ m.role }} "
+        "{% if m.content is string %}{{ m.content }}{% else %}{% for part in m.content %}"
+        "{{ '<|vision_start|><|image_pad|><|vision_end|>' if part.type == 'image' else part.text }}"
+        "{% endfor %}{% endif %} <|im_end|> {% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|> assistant {% endif %}")
 
 
 def word_tokenizer(size=120):
@@ -48,8 +53,9 @@ def sharpen(model):
 
 def tiny_llama(vocabulary=120):
     return sharpen(LlamaForCausalLM(LlamaConfig(
-        vocab_size=vocabulary, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, eos_token_id=2, pad_token_id=0, bos_token_id=1))), word_tokenizer(vocabulary)
+        vocab_size=vocabulary, hidden_size=32, intermediate_size=64, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, eos_token_id=2, pad_token_id=0,
+        bos_token_id=1))), word_tokenizer(vocabulary)
 
 
 def tiny_qwen_vl(vocabulary=120):
@@ -58,9 +64,10 @@ def tiny_qwen_vl(vocabulary=120):
                          num_attention_heads=2, num_key_value_heads=1, rope_parameters={
                              'rope_type': 'default', 'mrope_section': [2, 3, 3], 'rope_theta': 10000.0},
                          eos_token_id=2, pad_token_id=0),
-        vision_config=dict(depth=2, hidden_size=32, intermediate_size=64, num_heads=2, patch_size=14, window_size=56,
-                           out_hidden_size=32, fullatt_block_indexes=[1]),
-        vision_start_token_id=3, vision_end_token_id=4, image_token_id=5, video_token_id=6, tie_word_embeddings=False)
+        vision_config=dict(depth=2, hidden_size=32, intermediate_size=64, num_heads=2, patch_size=14,
+                           window_size=56, out_hidden_size=32, fullatt_block_indexes=[1]),
+        vision_start_token_id=3, vision_end_token_id=4, image_token_id=5, video_token_id=6,
+        tie_word_embeddings=False)
     model = sharpen(Qwen2_5_VLForConditionalGeneration(config))
     model.generation_config.eos_token_id = 2
     return model, PictureProcessor(Qwen2VLImageProcessorPil(), word_tokenizer(vocabulary))
@@ -70,8 +77,9 @@ def run_train(*flags, processes=1, script='train.py', cwd=None, ok=True, timeout
     """The README command at small sizes -> (stdout + stderr, exit code checked)."""
     start = [sys.executable] if processes == 1 else [
         sys.executable, '-m', 'torch.distributed.run', '--standalone', f'--nproc_per_node={processes}']
-    done = subprocess.run([*start, str(ROOT / script), *map(str, flags)], capture_output=True, text=True, timeout=timeout,
-                          cwd=cwd or ROOT, env=os.environ | {'OMP_NUM_THREADS': '1', 'HF_HUB_OFFLINE': '1'})
+    done = subprocess.run([*start, str(ROOT / script), *map(str, flags)], capture_output=True, text=True,
+                          timeout=timeout, cwd=cwd or ROOT,
+                          env=os.environ | {'OMP_NUM_THREADS': '1', 'HF_HUB_OFFLINE': '1'})
     assert (done.returncode == 0) == ok, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -5,7 +5,8 @@ import sys
 
 from helpers import ROOT
 
-SCRIPTS = [path for path in ROOT.rglob('*.py') if not {'tests', '.venv', 'build'} & set(path.relative_to(ROOT).parts)]
+SCRIPTS = [path for path in ROOT.rglob('*.py')
+           if not {'tests', '.venv', 'build'} & set(path.relative_to(ROOT).parts)]
 
 
 def imports(name):
@@ -31,7 +32,8 @@ def test_one_way_through():
 
 def test_optional_packages_are_imported_where_they_are_used():
     """A bare install of the requirements runs everything but plots, GGUF files and generated sums."""
-    code = ('import sys; sys.path.insert(0, "."); import model, rollout, reward, losses, mdap, ars, eval, configurator; '
+    code = ('import sys; sys.path.insert(0, "."); '
+            'import model, rollout, reward, losses, mdap, ars, eval, configurator; '
             'assert not {"matplotlib", "gguf", "reasoning_gym", "torchvision"} & set(sys.modules)')
     subprocess.run([sys.executable, '-c', code], cwd=ROOT, check=True, timeout=120)
 

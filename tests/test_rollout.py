@@ -1,4 +1,5 @@
-"""Sampling and log-probs of real small models (Qwen2.5-VL with pictures, Llama) against the library's own passes."""
+"""Sampling and log-probs of real small models (Qwen2.5-VL with pictures, Llama)
+against the library's own passes."""
 import numpy as np
 import pytest
 import torch
@@ -6,8 +7,8 @@ from helpers import tiny_llama, tiny_qwen_vl, word_tokenizer
 from PIL import Image
 from transformers import GenerationConfig, Qwen2VLImageProcessorPil
 
-from model import PictureProcessor, Policy, collate, end_ids
 import rollout
+from model import PictureProcessor, Policy, collate, end_ids
 from rollout import Trajectory, chunks, draw, generate, load_questions, pack, seed_of
 
 PLAIN = {'system_prompt': '', 'examples': [], 'prompt_suffix': ''}
@@ -22,12 +23,14 @@ def picture(width, height):
     return Image.fromarray(random.integers(0, 255, (height, width, 3), dtype=np.uint8))
 
 
-QUESTIONS = [  # ragged: one picture, two pictures, none; two of the pictures have equally many tokens but other grids
+# ragged: one picture, two pictures, none; two of the pictures have equally many tokens but other grids
+QUESTIONS = [
     {'id': 'a', 'problem': '<image>w1 w2', 'images': [picture(56, 112)]},
     {'id': 'b', 'problem': 'w3 <image> w4 <image> w5 w6 w7', 'images': [picture(112, 56), picture(84, 84)]},
     {'id': 'c', 'problem': 'w1 w1 w1', 'images': []},
 ]
-TEXTS = [{'id': str(n), 'problem': ' '.join(f'w{(7 * n + i) % 90}' for i in range(n))} for n in (3, 7, 8, 15, 31)]
+TEXTS = [{'id': str(n), 'problem': ' '.join(f'w{(7 * n + i) % 90}' for i in range(n))}
+         for n in (3, 7, 8, 15, 31)]
 
 
 def setting(name):
@@ -38,10 +41,12 @@ def setting(name):
 def teacher_forced(model, policy, prompt, ids):
     """Plain log-probs of one response by the library's full forward pass, one unpadded sequence, [T]."""
     batch = collate([prompt], 'cpu')
-    extra = {key: value for key, value in batch.items() if key not in ('input_ids', 'attention_mask', 'mm_token_type_ids')}
+    extra = {key: value for key, value in batch.items()
+             if key not in ('input_ids', 'attention_mask', 'mm_token_type_ids')}
     if 'mm_token_type_ids' in batch:
         extra['mm_token_type_ids'] = torch.nn.functional.pad(batch['mm_token_type_ids'], (0, len(ids)))
-    logits = model(input_ids=torch.cat([batch['input_ids'], ids[None]], 1), **extra).logits[0, -len(ids) - 1:-1]
+    logits = model(input_ids=torch.cat([batch['input_ids'], ids[None]], 1),
+                   **extra).logits[0, -len(ids) - 1:-1]
     logits = logits.masked_fill(policy.forbidden, -torch.inf) / policy.temperature
     return logits.log_softmax(-1).gather(-1, ids[:, None])[:, 0]
 
@@ -50,7 +55,8 @@ def teacher_forced(model, policy, prompt, ids):
 @pytest.mark.parametrize('name', ['llama', 'qwen_vl'])
 @torch.no_grad()
 def test_logps_of_sampler_and_policy_equal_plain_forward(name, temperature):
-    """S4, V3, V4, T4: left padding, ragged pictures, both temperatures; the sampler's and both log-prob paths."""
+    """S4, V3, V4, T4: left padding, ragged pictures, both temperatures;
+    the sampler's and both log-prob paths."""
     model, processor, prompts = setting(name)
     policy = Policy(model, temperature)
     rollouts = generate(policy, processor, prompts, 4, [2], range(len(prompts)), 12)
@@ -59,7 +65,8 @@ def test_logps_of_sampler_and_policy_equal_plain_forward(name, temperature):
         plain[row, :mask.sum()] = teacher_forced(model, policy, prompts[owner], ids[mask])
     assert (rollouts.logps - plain)[rollouts.mask].abs().max() < 1e-4
     for policy.share_prefix in (True, False):
-        for rows in (torch.arange(len(plain)), torch.tensor([1, 4, 5]), torch.tensor([0, 8, 9, 10, 11])):  # after pruning too
+        for rows in (torch.arange(len(plain)),
+                     torch.tensor([1, 4, 5]), torch.tensor([0, 8, 9, 10, 11])):  # after pruning too
             logps, entropy = policy(prompts, rollouts.owner[rows], rollouts.ids[rows], rollouts.mask[rows])
             assert (logps - plain[rows]).abs()[rollouts.mask[rows]].max() < 1e-4
             assert (logps[~rollouts.mask[rows]] == 0).all() and (entropy >= 0).all()
@@ -84,26 +91,30 @@ def test_gradients_of_shared_prefix_equal_full_sequences(name):
 
 @pytest.mark.parametrize('name', ['llama', 'qwen_vl'])
 def test_greedy_equals_library_generate(name):
-    """S1, S3, T4, V5: one at a time by `generate`, batched by ours; shipped sampling defaults change nothing."""
+    """S1, S3, T4, V5: one at a time by `generate`, batched by ours;
+    shipped sampling defaults change nothing."""
     model, processor, prompts = setting(name)
     policy = Policy(model)
     plain = []
     for prompt in prompts:
-        model.generation_config = GenerationConfig(max_new_tokens=12, eos_token_id=2, pad_token_id=0, do_sample=False,
-                                                   suppress_tokens=policy.forbidden.nonzero()[:, 0].tolist() or None)
+        model.generation_config = GenerationConfig(
+            max_new_tokens=12, eos_token_id=2, pad_token_id=0, do_sample=False,
+            suppress_tokens=policy.forbidden.nonzero()[:, 0].tolist() or None)
         batch = collate([prompt], 'cpu')
         plain.append(model.generate(**batch)[0, batch['input_ids'].shape[1]:].tolist())
-    model.generation_config = GenerationConfig(temperature=1e-6, top_k=1, top_p=0.001, repetition_penalty=1.05,
-                                               do_sample=True, eos_token_id=2)
+    model.generation_config = GenerationConfig(
+        temperature=1e-6, top_k=1, top_p=0.001, repetition_penalty=1.05, do_sample=True, eos_token_id=2)
     for _ in range(2):  # a second time: no state is left behind by the first
         rollouts = generate(policy, processor, prompts, 1, [2], range(len(prompts)), 12, temperature=0.0)
         assert [ids[mask].tolist() for ids, mask in zip(rollouts.ids, rollouts.mask)] == plain
 
 
 def test_checkpoint_defaults_do_not_sharpen_sampling():
-    """S1, S2: a shipped top_k = 1 is ignored, and no hidden top-k of 50 cuts a flat distribution over 200 ids."""
+    """S1, S2: a shipped top_k = 1 is ignored,
+    and no hidden top-k of 50 cuts a flat distribution over 200 ids."""
     model, processor = tiny_llama(200)
-    model.generation_config = GenerationConfig(temperature=1e-6, top_k=1, top_p=0.001, repetition_penalty=1.05)
+    model.generation_config = GenerationConfig(
+        temperature=1e-6, top_k=1, top_p=0.001, repetition_penalty=1.05)
     model.lm_head.weight.data.zero_()
     prompt = encode(TEXTS[0], processor)
     rollouts = generate(Policy(model), processor, [prompt], 4000, [2], [0], 1)
@@ -119,7 +130,8 @@ def test_draw_follows_the_distribution():
     assert (share - logits[0].softmax(-1)).abs().max() < 1e-3 and share[3] == 0
     assert torch.allclose(logps, logits[0].log_softmax(-1)[ids])
     nearly_one = torch.full((1,), 1 - 2 ** -24)
-    assert draw(logits[:, :4], nearly_one)[0].item() == 2  # the last id with mass, never the forbidden one behind it
+    # the last id with mass, never the forbidden one behind it
+    assert draw(logits[:, :4], nearly_one)[0].item() == 2
     kept = torch.bincount(draw(logits.expand(10_000, -1), uniform, top_p=0.75)[0], minlength=5) / 10_000
     assert (kept > 0).tolist() == [False, True, True, False, False]  # 0.58, then 0.79 reaches 0.75
     assert torch.allclose(kept[1] / kept[2], torch.exp(torch.tensor(-1.0)), atol=1e-3)
@@ -183,15 +195,18 @@ def test_placeholders_are_never_sampled():
 
 
 def test_library_generate_takes_over_where_the_cache_cannot_fan_out():
-    """The fallback follows the same rules: own distribution, end tokens in the mask, log-probs of the policy."""
+    """The fallback follows the same rules: own distribution, end tokens in the mask,
+    log-probs of the policy."""
     for name in ('llama', 'qwen_vl'):
         model, processor, prompts = setting(name)
-        model.generation_config = GenerationConfig(temperature=1e-6, top_k=1, repetition_penalty=1.05, do_sample=True)
+        model.generation_config = GenerationConfig(
+            temperature=1e-6, top_k=1, repetition_penalty=1.05, do_sample=True)
         shipped = model.generation_config
         policy = Policy(model, 0.9)
         greedy = generate(policy, processor, prompts, 1, [2, 9], range(len(prompts)), 10, temperature=0.0)
         policy.can_share = policy.share_prefix = False
-        assert generate(policy, processor, prompts, 1, [2, 9], range(len(prompts)), 10, temperature=0.0).text == greedy.text
+        assert generate(policy, processor, prompts, 1, [2, 9], range(len(prompts)), 10,
+                        temperature=0.0).text == greedy.text
         rollouts = generate(policy, processor, prompts, 6, [2, 9], range(len(prompts)), 10)
         assert model.generation_config is shipped and len(set(rollouts.text)) > 6
         policy.share_prefix = True  # the other path agrees on the log-probs
@@ -204,9 +219,9 @@ def test_hybrid_architectures_are_recognised():
     from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
     model = Qwen3NextForCausalLM(Qwen3NextConfig(
         vocab_size=120, hidden_size=32, intermediate_size=32, num_hidden_layers=4, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=16, linear_key_head_dim=8, linear_value_head_dim=8, linear_num_key_heads=2,
-        linear_num_value_heads=2, num_experts=2, num_experts_per_tok=1, moe_intermediate_size=16,
-        shared_expert_intermediate_size=16, eos_token_id=2, pad_token_id=0)).eval()
+        num_key_value_heads=1, head_dim=16, linear_key_head_dim=8, linear_value_head_dim=8,
+        linear_num_key_heads=2, linear_num_value_heads=2, num_experts=2, num_experts_per_tok=1,
+        moe_intermediate_size=16, shared_expert_intermediate_size=16, eos_token_id=2, pad_token_id=0)).eval()
     processor = word_tokenizer()
     policy = Policy(model)
     assert not policy.can_share
@@ -215,7 +230,7 @@ def test_hybrid_architectures_are_recognised():
     assert rollouts.mask.any(1).all() and torch.isfinite(rollouts.logps).all()
 
 
-# ------------------------------------------------------------------------------------------------------- questions
+# -------------------------------------------------------------------------------------------------- questions
 
 
 def test_encode_checks_pictures_and_builds_turns():
@@ -225,9 +240,11 @@ def test_encode_checks_pictures_and_builds_turns():
     with pytest.raises(ValueError, match='the model sees none'):
         encode({'id': 'x', 'problem': '<image> w1', 'images': [picture(56, 56)]}, word_tokenizer())
     for reader in (processor, processor.tokenizer):
-        prompt = encode({'problem': 'w9'}, reader, system_prompt='w1', examples=[['w2', 'w3']], prompt_suffix=' w4')
+        prompt = encode({'problem': 'w9'}, reader,
+                        system_prompt='w1', examples=[['w2', 'w3']], prompt_suffix=' w4')
         assert reader.decode(prompt['input_ids']).split() == (
-            '<|im_start|> system w1 <|im_end|> <|im_start|> user w2 <|im_end|> <|im_start|> assistant w3 <|im_end|> '
+            '<|im_start|> system w1 <|im_end|> '
+            '<|im_start|> user w2 <|im_end|> <|im_start|> assistant w3 <|im_end|> '
             '<|im_start|> user w9 w4 <|im_end|> <|im_start|> assistant').split()
 
 
@@ -243,11 +260,13 @@ def test_one_bos():
     templated = encode({'problem': 'w1 w2'}, tokenizer)['input_ids'].tolist()
     tokenizer.chat_template = None
     raw = encode({'problem': 'w1 w2'}, tokenizer)['input_ids'].tolist()
-    assert templated == raw == [tokenizer.bos_token_id] + tokenizer('w1 w2', add_special_tokens=False)['input_ids']
+    assert templated == raw == (
+        [tokenizer.bos_token_id] + tokenizer('w1 w2', add_special_tokens=False)['input_ids'])
 
 
 def test_picture_limits_reach_the_processor(tmp_path):
-    """V6: one grid for a picture wherever it is encoded, and the settings change it; placeholders follow the grid."""
+    """V6: one grid for a picture wherever it is encoded, and the settings change it;
+    placeholders follow the grid."""
     from model import load
     model, processor = tiny_qwen_vl()
     model.save_pretrained(tmp_path)
@@ -286,7 +305,8 @@ def test_load_questions(tmp_path):
 
 
 def test_pack_and_chunks():
-    rows = [Trajectory(3, [5, 2], [0.0, 0.0], 1.0, 4), Trajectory(1, [6, 7, 2], [0.0] * 3, 1.0, 9), Trajectory(3, [2], [0.0], 1.0, 4)]
+    rows = [Trajectory(3, [5, 2], [0.0, 0.0], 1.0, 4), Trajectory(1, [6, 7, 2], [0.0] * 3, 1.0, 9),
+            Trajectory(3, [2], [0.0], 1.0, 4)]
     prompts, owner, ids, mask = pack(rows, lambda slot: f'prompt {slot}', 'cpu')
     assert prompts == ['prompt 3', 'prompt 1'] and owner.tolist() == [0, 1, 0]
     assert ids.tolist() == [[5, 2, 0], [6, 7, 2], [2, 0, 0]]
