@@ -102,9 +102,10 @@ def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa
 
 
 def setup(config):
-    """Process group and placement from the settings -> keyword arguments of load(), 'auto' resolved."""
+    """Process group, threads and placement from the settings -> arguments of load(), 'auto' resolved."""
     cuda = config['device'] == 'cuda' or config['device'] == 'auto' and torch.cuda.is_available()
     device = torch.device(f'cuda:{os.environ.get("LOCAL_RANK", 0)}' if cuda else 'cpu')
+    torch.set_num_threads(config['cpu_threads'] or torch.get_num_threads())
     if cuda:
         torch.cuda.set_device(device)
     if int(os.environ.get('WORLD_SIZE', 1)) > 1:  # a long evaluation is no failure: wait an hour

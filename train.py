@@ -123,7 +123,6 @@ if (max_steps > 0) == (epochs > 0):
     fail(f'max_steps = {max_steps} and epochs = {epochs}: exactly one of the two must be positive')
 
 torch.manual_seed(seed)
-torch.set_num_threads(cpu_threads or torch.get_num_threads())
 loading = models.setup(config)  # process group, device, dtype
 device, cuda = loading['device'], loading['device'].type == 'cuda'
 data_name, start = sampling.resolve(config)
