@@ -292,7 +292,7 @@ class MasterAdamW(torch.optim.Optimizer):
                 state['step'] += 1
                 state['mean'].lerp_(gradient, 1 - beta1)
                 state['square'].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-                scale = (state['square'] / (1 - beta2 ** state['step'])).sqrt_().add_(group['eps'])
+                scale = (state['square'].sqrt() / (1 - beta2 ** state['step']) ** 0.5).add_(group['eps'])
                 state['master'].mul_(1 - lr * group['weight_decay'])
                 state['master'].addcdiv_(state['mean'], scale, value=-lr / (1 - beta1 ** state['step']))
                 p.copy_(state['master'])

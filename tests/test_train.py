@@ -394,18 +394,21 @@ reward.score = noted
 def everything(small, launch, tmp_path_factory):
     """Two steps of three updates with old and reference passes, in one process, from a shared prefix."""
     flags = [*small, '--beta=0.1', '--old_logps=recompute', '--updates_per_step=3', '--align=6', '--tau=0.6',
-             '--rollouts_per_question=8', '--learning_rate=2e-4']
+             '--rollouts_per_question=8', '--learning_rate=5e-5']
     out = tmp_path_factory.mktemp('everything') / 'out'
     launch(*flags, f'--out_dir={out}')
     return flags, out
 
 
 def assert_same_run(ours, theirs, start):
-    """The same log and the same weights, which have moved far more than they may differ."""
+    """The same log and the same weights, which have moved far more than they may differ.
+
+    Where a gradient is all rounding noise, Adam still moves by up to lr: hence the small lr of these runs.
+    """
     for a, b in zip(without_times(read_log(ours)), without_times(read_log(theirs)), strict=True):
         assert a == pytest.approx(b, rel=1e-3, abs=1e-5)
     assert distance(ours / 'latest', theirs / 'latest') < 1e-5
-    assert distance(ours / 'latest', start) > 4e-4
+    assert distance(ours / 'latest', start) > 1e-4
 
 
 def test_two_processes_equal_one(everything, launch, level, tmp_path):
@@ -444,7 +447,7 @@ def test_ranks_without_rows(small, level, launch, tmp_path, average):
     Dataset.from_list(rows, features=features).to_parquet(str(tmp_path / 'mixed.parquet'))
     flags = [*small, f'--dataset={tmp_path}/mixed.parquet', '--questions_per_step=4',
              '--rollouts_per_question=2', '--tau=2', '--align=1', '--updates_per_step=5', '--beta=0.1',
-             f'--average={average}', '--learning_rate=2e-4', '--tokens_per_microbatch=1']
+             f'--average={average}', '--learning_rate=5e-5', '--tokens_per_microbatch=1']
     for processes in (1, 2):
         launch(*flags, f'--out_dir={tmp_path}/{processes}', processes=processes,
                before=f'FILE = {str(tmp_path / f"passes{processes}-")!r}\n' + COUNT_ROWS)
@@ -733,5 +736,7 @@ def test_optimizer_state_keeps_fp32(tmp_path, dtype):
         resumed.grad = gradient(step).to(dtype)
         optimizer.step()
     assert torch.equal(whole, resumed)
-    for key, value in optimizer.state[resumed].items():
-        assert value.dtype == torch.float32 and torch.equal(value, before.state[whole][key]), key
+    state, uninterrupted = optimizer.state[resumed], before.state[whole]
+    assert state['step'] == uninterrupted['step'] == 6
+    for key in ('master', 'mean', 'square'):
+        assert state[key].dtype == torch.float32 and torch.equal(state[key], uninterrupted[key]), key
