@@ -23,7 +23,7 @@ for colour, run in zip(plt.rcParams['axes.prop_cycle'].by_key()['color'], args.r
     def draw(axes, key, style, label, records=records, colour=colour, name=name, window=1, **look):
         x, y = [[r[k] for r in records if key in r] for k in ('step', key)]
         y = [sum(y[max(0, i - window):i]) / min(i, window) for i in range(1, len(y) + 1)]
-        axes.plot(x, y, style, color=colour, label=label and f'{name}: {label}', **look)
+        axes.plot(x, y, style, color=colour, label=f'{name}: {label}' if label and y else None, **look)
 
     draw(left, 'reward/accuracy', '-', None, window=5, alpha=0.35)
     draw(left, 'eval/accuracy', 'o-', 'test, greedy')
