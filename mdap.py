@@ -28,8 +28,7 @@ def select(responses, advantages, tau, ngram=1, eps=1e-4):
     kept = []
     for group in advantage_groups(advantages, eps):
         group.sort(key=lambda i: (-abs(advantages[i]), i))
-        sets = {i: ngrams(responses[i], ngram) for i in group}
-        chosen = []
+        sets, chosen = {i: ngrams(responses[i], ngram) for i in group}, []
         for i in group:
             pairs = (spread(sets[i], sets[j]) for j in chosen)
             if all(different >= tau * max(union, 1) for different, union in pairs):  # theta >= tau

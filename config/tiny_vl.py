@@ -1,13 +1,16 @@
 # The toy's tiny Qwen2.5-VL with random weights, to take any picture data set through the whole loop:
 #   python train.py config/geo3k.py config/tiny_vl.py   (a minute; it knows few words and learns nothing)
-from pathlib import Path
+import os
 
 from data import toy
 
 init_from = 'data/tiny_vl'
-if not Path(init_from, 'config.json').exists():
+if not os.path.isdir(init_from):
+    _aside = f'{init_from}-{os.getpid()}'  # several ranks may be here at once: one's is kept
     for _part in toy.make_model():
-        _part.save_pretrained(init_from)
+        _part.save_pretrained(_aside)
+    if not os.path.isdir(init_from):
+        os.rename(_aside, init_from)
 out_dir = 'out/tiny_vl'
 max_steps = 2
 epochs = 0
