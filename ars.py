@@ -1,8 +1,9 @@
-"""ARS, adaptive rollout sampling: how many responses to sample to each question, one number G for all.
+"""How many responses to sample, and to which questions: ARS, with GRESO and DAPO as baselines.
 
-In: after every step, how many trajectories of each question were kept. Out: at every epoch boundary, a new G.
-When pruning keeps fewer than in the first epoch, responses have become more alike, and sampling as many as
-before is waste (Eq. 10-14). Early in the run the question that keeps most decides, later the average one.
+ARS, adaptive rollout sampling: when pruning keeps fewer trajectories than in the first epoch, responses have
+become more alike, and sampling as many as before is waste: a new G for all questions at every epoch boundary
+(Eq. 10-14). Early in the run the question that keeps most decides, later the average one.
+GRESO skips, mostly, questions last answered all right or all wrong; DAPO replaces them after sampling.
 """
 import copy
 
@@ -11,14 +12,14 @@ class AdaptiveRollouts:
     """.rollouts is the G to sample with now, between 2 (the fewest with a spread) and the initial number.
 
     initial 8, total_steps 10, five steps an epoch, each keeping [8, 4, 4, 4] (mean 5, max 8):
-    end_epoch(5):  alpha 0.5, G' = 0.5 * 5 + 0.5 * 8 = 6.5, G_ref = (5 + 8) / 2 = 6.5        -> G = 8
-    end_epoch(10): alpha 1.0, G' = 5, 1.5 below G_ref; 8 - 1.5 = 6.5 rounds half to even     -> G = 6
+    end_epoch(5): alpha 0.5, G' = 0.5 * 5 + 0.5 * 8 = 6.5, G_ref = (5 + 8) / 2 = 6.5 -> 8
+    end_epoch(10): alpha 1, G' = 5, 1.5 below G_ref; 8 - 1.5 = 6.5 rounds half to even -> 6
     """
 
     def __init__(self, initial, total_steps):
         if initial < 2 or total_steps < 1:
             raise ValueError(f'initial = {initial}, total_steps = {total_steps}: a group needs at least 2 '
-                             'rollouts, one has no advantage, and a run at least 1 step')
+                             'rollouts, a run at least 1 step')
         self.initial, self.total_steps, self.rollouts = initial, total_steps, initial
         self.reference = None            # G_ref, set at the first boundary, then fixed
         self.means, self.maxes = [], []  # one entry per step of the current epoch
@@ -50,3 +51,49 @@ class AdaptiveRollouts:
 
     def load_state_dict(self, state):
         vars(self).update(copy.deepcopy(state))
+
+class PromptFilter:
+    """GRESO: how likely to skip a question before any rollout, from the streak of its last visits.
+
+    A visit is easy if all answers were right (rewards >= 0.98), hard if all were wrong (<= 0.11). After z
+    visits in a row P(skip) = 1 - max(p ** z, 0.01), with a rate p for easy ones and another for hard ones:
+    observe('a', [1, 1]) twice gives 1 - 0.5 ** 2. Unseen questions and mixed answers are never skipped.
+    Departure: released code bounds the mean reward of 8 answers, which is the same for 8 but not for 16.
+    """
+
+    def __init__(self, target=0.25):
+        self.targets = {'easy': target / 3, 'hard': 2 * target / 3}  # wanted shares of sampled questions
+        self.rates = {'easy': 0.5, 'hard': 0.5}
+        self.streaks = {}                                      # id -> z, negative for hard visits, 0: mixed
+        self.counts = {'easy': 0, 'hard': 0, 'all': 0}         # of questions sampled in this step
+
+    def skip_probability(self, id):
+        z = self.streaks.get(str(id), 0)
+        return 1 - max(self.rates['easy' if z > 0 else 'hard'] ** abs(z), 0.01)
+
+    def observe(self, id, rewards):
+        """After a rollout of question `id`: the accuracies of its G answers."""
+        kind = 'easy' if min(rewards) >= 0.98 else 'hard' if max(rewards) <= 0.11 else None
+        sign, z = {'easy': 1, 'hard': -1, None: 0}[kind], self.streaks.get(str(id), 0)
+        self.streaks[str(id)] = sign + (z if z * sign > 0 else 0)
+        for key in {kind, 'all'} & set(self.counts):
+            self.counts[key] += 1
+
+    def end_step(self, epoch=1):
+        """After a training step, from the second epoch on: skip more of a kind that is sampled too often."""
+        for kind, target in self.targets.items() if epoch > 0 and self.counts['all'] else ():
+            change = -0.01 if self.counts[kind] / self.counts['all'] >= target else 0.01
+            self.rates[kind] = min(max(self.rates[kind] + change, 0.05), 0.95)
+        self.counts = dict.fromkeys(self.counts, 0)
+
+    state_dict, load_state_dict = AdaptiveRollouts.state_dict, AdaptiveRollouts.load_state_dict
+
+def informative(accuracies):
+    """DAPO's dynamic sampling keeps a question whose mean accuracy is between 0.01 and 0.99, exclusively."""
+    return 0.01 < sum(accuracies) / len(accuracies) < 0.99
+
+def refill_size(missing, flat_share, rollouts, default, least=64):
+    """GRESO: how many questions to sample next when `missing` trajectories are missing, and a share
+    `flat_share` of the questions has no signal: 448, 0.5, 8 rollouts, 384 by default -> 140."""
+    expected = int(1.25 * missing / (1 - flat_share) / rollouts) if flat_share < 1 else default
+    return max(min(expected, default), min(least, default))

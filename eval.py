@@ -4,8 +4,7 @@
     python eval.py --init_from=out/toy/best --split=ood --eval_temperature=1 --samples=16
     torchrun --nproc_per_node=8 eval.py config/geo3k.py --init_from=DIR_OR_HUB_ID
 
-Takes train.py's settings too: a checkpoint brings its own, files and flags come on top. No prompt is dropped:
-the denominator is the whole split. The reward of training is the score of evaluation.
+Takes train.py's settings too: a checkpoint brings its own, files and flags come on top. No prompt is dropped.
 """
 import json
 import math
@@ -20,16 +19,14 @@ import rollout as sampling
 from configurator import configure, fail
 
 split = 'test'         # 'test', 'train' or another file of the data set's folder ('ood' for the toy)
-samples = 1            # answers per question; more than 1 gives mean accuracy and pass@k
+samples = 1            # answers per question, at least 1; more give pass@k
 output = ''            # a .json file for settings and every answer; '': none
-
 
 def pass_at_k(n, c, k):
     """Unbiased chance that one of k samples is right, estimated from n samples of which c are (k <= n)."""
     if not 1 <= k <= n:
         raise ValueError(f'k = {k} must be between 1 and the number of samples, n = {n}')
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
-
 
 def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0, samples=1, progress=False):
     """Answer every question `samples` times -> one record per question, in order, the same on all ranks.
@@ -44,30 +41,30 @@ def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0,
         asked = [questions[i] for i in indices]
         prompts = [sampling.encode(question, processor, config) for question in asked]
         seeds = [sampling.seed_of(config['seed'], i) for i in indices]
-        rollouts = sampling.generate(
+        trajectories = sampling.generate(
             policy, processor, prompts, samples, ends, seeds, config['max_response_tokens'],
             config['max_tokens_in_flight'], temperature, top_p)
-        _, parts = rewarding.score(rollouts.text, rollouts.owner.tolist(), asked, config['reward'])
-        answers = {'responses': rollouts.text, 'truncated': rollouts.truncated.tolist(), **parts}
+        texts, slots = [t.text for t in trajectories], [t.slot for t in trajectories]
+        scores = rewarding.score(texts, slots, asked, config['reward'])
         for j, (i, question) in enumerate(zip(indices, asked)):
-            own = {key: row[j * samples:(j + 1) * samples] for key, row in answers.items()}
+            own = slice(j * samples, (j + 1) * samples)
             records.append({'index': i, 'id': question.get('id', str(i)), 'problem': question['problem'],
-                            'answer': question['answer'], **own})
+                            'answer': question['answer'], 'responses': texts[own],
+                            'truncated': [t.truncated for t in trajectories[own]],
+                            **{name: [row[name] for row in scores[own]] for name in scores[0]}})
     records = sorted(sum(sampling.gather(records), []), key=lambda record: record['index'])
     assert [record['index'] for record in records] == list(range(len(questions))), 'lost or doubled questions'
     return records
 
-
 def summary(records):
-    """Records -> means over answers: accuracy, format (0.5 at most, as in rewards), truncated; and pass@k."""
+    """Records -> means over answers: accuracy, format (at most 0.5) and what else was scored; and pass@k."""
     samples = len(records[0]['accuracy'])
     scores = {name: sum(sum(record[name]) for record in records) / len(records) / samples
-              for name in ('accuracy', 'format', 'truncated')}
+              for name, values in records[0].items() if isinstance(values, list) and name != 'responses'}
     for k in (k for k in (2, 4, 8, 16) if k <= samples):
         chances = [pass_at_k(samples, round(sum(record['accuracy'])), k) for record in records]
         scores[f'pass@{k}'] = sum(chances) / len(records)
     return scores
-
 
 def main():
     scripts = [Path(__file__).with_name(name) for name in ('eval.py', 'train.py')]
@@ -84,18 +81,16 @@ def main():
     except (OSError, ValueError) as error:
         fail(f'{error} (init_from = {config["init_from"]!r})')
     policy, ends = models.Policy(model, config['temperature']), models.end_ids(model, processor)
-    records = evaluate(policy, processor, questions, ends, config, config['eval_temperature'],
-                       config['eval_top_p'], config['samples'], progress=True)
+    how = [config[key] for key in ('eval_temperature', 'eval_top_p', 'samples')]
+    records = evaluate(policy, processor, questions, ends, config, *how, progress=True)
     scores = summary(records)
     if not dist.is_initialized() or dist.get_rank() == 0:
         print(f'{config["init_from"]} on {len(records)} questions of {dataset} {config["split"]}, '
-              f'{config["samples"]} answers each, temperature {config["eval_temperature"]} (0: greedy), '
-              f'top-p {config["eval_top_p"]}, seed {config["seed"]}')
+              f'temperature {how[0]}, top-p {how[1]}, {how[2]} answers each, seed {config["seed"]}')
         print(' '.join(f'{key} {value:.3f}' for key, value in scores.items()))
         if config['output']:
-            everything = {'config': config, 'scores': scores, 'answers': records}
-            Path(config['output']).write_text(json.dumps(everything, indent=1))
-
+            answers = {'config': config, 'scores': scores, 'answers': records}
+            Path(config['output']).write_text(json.dumps(answers, indent=1))
 
 if __name__ == '__main__':
     main()

@@ -22,76 +22,63 @@ def group_advantages(rewards, owner, eps=1e-6):
         # Rewards that are equal, or a few roundings apart, say nothing, and neither does a group of one. In
         # float32 a mean may be off by 6e-8, no little against eps: eight times 0.9 would get -0.056 each.
         noise = 4 * torch.finfo(group.dtype).eps * group.abs().max()
-        if group.max() - group.min() <= noise:
-            continue
-        advantages[rows] = (group - group.mean()) / (group.std() + eps)
+        if not group.max() - group.min() <= noise:                        # nan goes through: it must be seen
+            advantages[rows] = (group - group.mean()) / (group.std() + eps)
     return advantages
 
-
 def policy_loss(logps, old_logps, advantages, mask, *, ratio='token', clip_low, clip_high, dual_clip=None):
-    """Clipped policy-gradient loss per token, not yet averaged -> (loss [K, T], stats).
+    """Clipped policy-gradient loss per token -> loss [K, T], {'clip_fraction': 1 where clipped [K, T]}.
 
-    logps, old_logps, mask [K, T]; advantages [K], or [K, T] if they differ inside a response.
+    logps, old_logps, mask [K, T]; advantages [K], or [K, T] if they differ inside a response. 0 where masked.
     ratio: 'token'; 'sequence', one per response (GSPO); 'sequence_token', that value, gradient per token.
     dual_clip: a negative advantage costs at most dual_clip * |A| (None: no limit).
-    stats: detached [K, T], 0 where masked; average(stats[name], mask, count=...) adds up over micro-batches.
     """
     mask = mask.bool()
     advantages = torch.where(mask, advantages[:, None] if advantages.dim() == 1 else advantages, 0)  # [K, T]
     diff = torch.where(mask, logps - old_logps.detach(), 0)               # [K, T]
-    if ratio not in ('token', 'sequence', 'sequence_token'):
-        raise ValueError(f"ratio={ratio!r}: use 'token', 'sequence' or 'sequence_token'")
     mean = diff.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)            # [K, 1]
-    mixed = mean.detach() + diff - diff.detach()                          # [K, T]
-    log_ratio = {'token': diff, 'sequence': mean, 'sequence_token': mixed}[ratio]
-    rho = log_ratio.clamp(-20, 20).exp()                                  # [K, T] or [K, 1]
+    log_ratios = {'token': diff, 'sequence': mean, 'sequence_token': mean.detach() + diff - diff.detach()}
+    if ratio not in log_ratios:
+        raise ValueError(f"ratio={ratio!r}: use 'token', 'sequence' or 'sequence_token'")
+    rho = log_ratios[ratio].clamp(-20, 20).exp()                          # [K, T] or [K, 1]
+    if dual_clip:
+        rho = torch.where(advantages < 0, rho.clamp(max=dual_clip), rho)  # [K, T]
+    free = -rho * advantages                                              # [K, T]
     # The larger of the two losses: leaving the clip range in the direction of the advantage earns nothing.
-    loss = torch.maximum(-rho * advantages, -rho.clamp(1 - clip_low, 1 + clip_high) * advantages)
-    low = (advantages < 0) & (rho < 1 - clip_low)                         # [K, T]
-    high = (advantages > 0) & (rho > 1 + clip_high)                       # [K, T]
-    limit = -advantages * (dual_clip or torch.finfo(loss.dtype).max)      # [K, T], not inf: 0 * inf is nan
-    dual = (advantages < 0) & (loss > limit)                              # [K, T]
-    loss = torch.where(dual, limit, loss)
-    stats = {'clip_fraction': low | high, 'clip_low': low, 'clip_high': high, 'clip_dual': dual,
-             'approx_kl': -diff}
-    return loss, {name: value.detach().to(logps.dtype) for name, value in stats.items()}
-
+    loss = torch.maximum(free, -rho.clamp(1 - clip_low, 1 + clip_high) * advantages)     # [K, T]
+    return loss, {'clip_fraction': (loss > free).to(logps.dtype)}
 
 def kl_penalty(logps, ref_logps, kind='k3'):
     """Per-token estimate of KL(policy || reference) [K, T], from d = ref_logps - logps.
 
     k3: exp(d) - d - 1 with d clamped to [-20, 20] and the result to [-10, 10]; k1: -d; abs: |d|; k2: d^2 / 2.
     """
-    diff = ref_logps.detach() - logps                                     # [K, T]
-    diff = torch.where(diff.isfinite(), diff, diff.detach())              # inf and nan pass no gradient
-    bounded = diff.clamp(-20, 20)
-    estimates = {'k3': (bounded.exp() - bounded - 1).clamp(-10, 10), 'k1': -diff, 'abs': diff.abs(),
-                 'k2': diff.square() / 2}
+    d = ref_logps.detach() - logps                                        # [K, T]
+    d = torch.where(d.isfinite(), d, d.detach())                          # inf and nan pass no gradient
+    near = d.clamp(-20, 20)
+    estimates = {'k3': (near.exp() - near - 1).clamp(-10, 10), 'k1': -d, 'abs': d.abs(), 'k2': d.square() / 2}
     if kind not in estimates:
         raise ValueError(f"kind={kind!r}: use 'k3', 'k1', 'abs' or 'k2'")
     return estimates[kind]
-
 
 def average(values, mask, how='token', count=None):
     """[K, T] -> scalar: the mean over tokens ('token'), or over responses of their token means ('seq').
 
     count: tokens or responses of the whole update, over all micro-batches and ranks: each part then gives its
     share of one mean, and 1 x 8 rows or 8 x 1 row add up to the same gradient. None: this batch is all there
-    is, and a response without tokens counts as one of loss 0. Nothing to average gives 0.
+    is; a response without tokens counts as one of loss 0. Nothing to average gives 0.
     """
-    mask = mask.bool()
-    values = torch.where(mask, values, 0)                                 # [K, T]
     if how not in ('token', 'seq'):
         raise ValueError(f"how={how!r}: use 'token' or 'seq'")
-    here = mask.sum() if how == 'token' else len(mask)
-    total = values.sum() if how == 'token' else (values.sum(1) / mask.sum(1).clamp(min=1)).sum()
-    count = here if count is None else count
-    return total / (count if count > 0 else 1)
-
+    mask = mask.bool()
+    values, here = torch.where(mask, values, 0), mask.sum()               # [K, T], tokens
+    if how == 'seq':
+        values, here = values.sum(1) / mask.sum(1).clamp(min=1), len(mask)               # [K], responses
+    return values.sum() / max(here if count is None else count, 1)
 
 def overlong_penalty(lengths, max_length, buffer, factor=1.0):
     """DAPO's soft punishment, added to rewards [N]: 0 until the last `buffer` tokens, -factor at the end."""
     if not 0 <= buffer <= max_length:
         raise ValueError(f"buffer={buffer}: use 0 (punish only beyond max_length) to max_length={max_length}")
-    excess = (lengths - (max_length - buffer)).clamp(min=0)               # [N]
-    return -factor * (excess / max(buffer, 1)).clamp(max=1)
+    excess = lengths - (max_length - buffer)                              # [N]
+    return -factor * (excess / max(buffer, 1)).clamp(0, 1)

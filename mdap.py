@@ -1,13 +1,15 @@
-"""MDAP, maximizing differential advantage pruning: which trajectories of a question are worth training on.
+"""Which trajectories of a question are worth training on: MDAP, the baselines it is compared with, the deal.
 
 In: one question's response token ids and advantages. Out: the indices to keep, before any log-prob pass.
-Trajectories of equal advantage (Eq. 6) whose responses share most n-grams (Eq. 7) give nearly the same
-gradient; a greedy walk per group keeps those that differ enough from every one already kept (Eq. 8). align()
-then adds a few back until the batch divides evenly (Algorithm 1). Departures: "equal" is less than eps apart,
-transitively, which covers continuous rewards; deviation and tau are compared as exact fractions, since in
-floats 1 - 4/5 < 0.2 and a pair exactly at tau would be lost.
+MDAP, maximizing differential advantage pruning: trajectories of equal advantage (Eq. 6) whose responses
+share most n-grams (Eq. 7) give nearly the same gradient; a greedy walk per group keeps those that differ
+enough from every one already kept (Eq. 8). align() then adds a few back until the batch divides evenly.
+Departures: "equal" is less than eps apart, transitively, which covers continuous rewards; deviations are
+exact fractions, since in floats 1 - 4/5 < 0.2 and a pair exactly at tau would be lost.
 """
 from fractions import Fraction
+
+import torch
 
 
 def select(responses, advantages, tau, ngram=1, eps=1e-4):
@@ -19,23 +21,17 @@ def select(responses, advantages, tau, ngram=1, eps=1e-4):
     """
     if len(responses) != len(advantages):
         raise ValueError(f'{len(responses)} responses, {len(advantages)} advantages: pass one per trajectory')
-    if ngram < 1:
-        raise ValueError(f"ngram={ngram}: use 1 (single token ids, the paper's runs) or more")
-    advantages = [float(a) for a in advantages]
     tau = Fraction(round(tau * 10**6), 10**6)                  # the decimal that was meant, not its float
     if tau <= 0:
         return list(range(len(responses)))
-    kept = []
+    kept, sets = [], [ngrams(ids, ngram) for ids in responses]
     for group in advantage_groups(advantages, eps):
-        group.sort(key=lambda i: (-abs(advantages[i]), i))
-        sets, chosen = {i: ngrams(responses[i], ngram) for i in group}, []
-        for i in group:
-            pairs = (spread(sets[i], sets[j]) for j in chosen)
-            if all(different >= tau * max(union, 1) for different, union in pairs):  # theta >= tau
+        chosen = []
+        for i in sorted(group, key=lambda i: -abs(advantages[i])):
+            if all(deviation(sets[i], sets[j]) >= tau for j in chosen):
                 chosen.append(i)
         kept += chosen
     return sorted(kept)
-
 
 def advantage_groups(advantages, eps=1e-4):
     """Indices of equal advantage, highest first (Eq. 6). Neighbours less than eps apart chain into one group.
@@ -50,24 +46,34 @@ def advantage_groups(advantages, eps=1e-4):
         last = advantages[i]
     return [sorted(group) for group in groups]
 
-
 def ngrams(ids, n=1):
     """The set of distinct n-grams of one response; [5, 6, 5], n = 2 -> {(5, 6), (6, 5)}."""
-    ids = ids.tolist() if hasattr(ids, 'tolist') else ids
+    if n < 1:
+        raise ValueError(f"ngram={n}: use 1 (single token ids, the paper's runs) or more")
     return set(ids) if n == 1 else set(zip(*(ids[i:] for i in range(n))))
 
-
-def spread(a, b):
-    """Sizes of the symmetric difference and of the union of two sets: theta is their quotient."""
+def deviation(a, b):
+    """theta = 1 - |a & b| / |a | b| of two n-gram sets (Eq. 7): 0 the same (or both empty), 1 none shared."""
     shared = len(a & b)
-    return len(a) + len(b) - 2 * shared, len(a) + len(b) - shared
+    union = len(a) + len(b) - shared
+    return Fraction(union - shared, union or 1)
 
+def cppo(advantages, rate):
+    """CPPO: the k = max(1, int(G * (1 - rate))) of largest |A|, ties to the lower index, ascending.
 
-def deviation(a, b, ngram=1):
-    """theta = 1 - |N(a) & N(b)| / |N(a) | N(b)| of two responses (Eq. 7): 0 same n-grams, 1 none shared."""
-    different, union = spread(ngrams(a, ngram), ngrams(b, ngram))
-    return different / max(union, 1)
+    advantages [1, -2, 0, 0.5], rate 0.5 -> [0, 1]. Per question, as in the paper; its code ranks the batch.
+    """
+    k = max(1, int(len(advantages) * (1 - rate)))              # as published: 20 and 0.9 give 1, in floats
+    return sorted(sorted(range(len(advantages)), key=lambda i: -abs(advantages[i]))[:k])
 
+def random_prune(n, rate, generator):
+    """As many of n trajectories as cppo() keeps, drawn at random: the control for every rule -> ascending."""
+    return sorted(torch.randperm(n, generator=generator)[:max(1, int(n * (1 - rate)))].tolist())
+
+def advantage_only(advantages, generator, eps=1e-4):
+    """One random trajectory of each advantage group: what is left of MDAP without deviations -> ascending."""
+    return sorted(group[int(torch.randint(len(group), (), generator=generator))]
+                  for group in advantage_groups(advantages, eps))
 
 def align(kept, advantages, divisor):
     """Add trajectories back until their number divides by divisor or none is left (Algorithm 1).
@@ -81,12 +87,11 @@ def align(kept, advantages, divisor):
     missing = -sum(len(indices) for indices in aligned) % divisor
     turns = []                                                 # (turn, question, what comes back then)
     for q, (indices, values) in enumerate(zip(kept, advantages, strict=True)):
-        rest = sorted(set(range(len(values))) - set(indices), key=lambda i, A=values: (-abs(float(A[i])), i))
+        rest = sorted(set(range(len(values))) - set(indices), key=lambda i, A=values: (-abs(A[i]), i))
         turns += [(turn, q, i) for turn, i in enumerate(rest)]
     for _, q, i in sorted(turns)[:missing]:
         aligned[q].append(i)
     return [sorted(indices) for indices in aligned]
-
 
 def deal(costs, owners, ranks):
     """Rows of one update -> those of each rank: equal numbers if they divide, balanced costs, whole groups.

@@ -4,9 +4,8 @@
     logps, entropy = Policy(model)(prompts, owner, ids, mask)  # both [K, T]; `prompts` are encoded questions
 
 The Auto classes open any causal language model of transformers, with or without pictures. A prompt is
-computed once and its cache fans out to all its responses (`prefill`, `extend`), in rollouts, log-prob passes
-and updates; where it can not, or with gradient checkpointing, full sequences take over. Logits exist for a
-chunk of tokens at a time, never as [K, T, V].
+computed once and its cache fans out to all its responses (`prefill`, `extend`); where it can not, or with
+gradient checkpointing, full sequences take over. Logits exist for a chunk of tokens at a time.
 Sizes: Q prompts, P prompt length, K responses, T response length, H hidden, V vocabulary, M response tokens.
 """
 import json
@@ -29,33 +28,15 @@ transformers.utils.logging.disable_progress_bar()
 LOGITS_AT_ONCE = 2 ** 25  # fp32 numbers of one chunk of logits: 128 MiB, 220 tokens of a 152k vocabulary
 PER_TOKEN = ('input_ids', 'attention_mask', 'mm_token_type_ids', 'token_type_ids')  # the rest: pictures
 
-# -------------------------------------------------------------------------------------------- load and save
-class PictureProcessor:
-    """Image processor + tokenizer, called like a processor, for Qwen-VL checkpoints without torchvision."""
+class PictureProcessor(transformers.Qwen2_5_VLProcessor):
+    """Qwen-VL's own without the part for videos, which wants torchvision."""
 
-    def __init__(self, image_processor, tokenizer):
-        self.image_processor, self.tokenizer = image_processor, tokenizer
-        self.chat_template = tokenizer.chat_template
-        self.apply_chat_template, self.decode = tokenizer.apply_chat_template, tokenizer.decode
+    def __init__(self, image_processor, tokenizer, chat_template=None):
+        super().__init__(image_processor, tokenizer, chat_template=chat_template or tokenizer.chat_template)
 
-    def __call__(self, text, images=None, return_tensors='pt', **tokenizer_settings):
-        pixels = dict(self.image_processor(images=images, return_tensors=return_tensors)) if images else {}
-        picture = self.tokenizer.convert_tokens_to_ids('<|image_pad|>')
-        patches = self.image_processor.merge_size ** 2  # that become one
-        merged = [int(grid.prod()) // patches for grid in pixels.get('image_grid_thw', [])]
-        plain, ids = self.tokenizer(text[0], **tokenizer_settings)['input_ids'], []
-        if plain.count(picture) != len(merged):
-            raise ValueError(f'{plain.count(picture)} picture marks, {len(merged)} pictures: {text[0]!r}')
-        for token in plain:
-            ids += [picture] * merged.pop(0) if token == picture else [token]  # one mark a merged patch
-        ids = torch.tensor([ids])
-        seen = (ids == picture).int()
-        return {'input_ids': ids, 'attention_mask': torch.ones_like(ids), 'mm_token_type_ids': seen} | pixels
-
-    def save_pretrained(self, folder):
+    def save_pretrained(self, folder):  # one file a part, as the Hub's checkpoints have them
         self.image_processor.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
-
 
 def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa', min_pixels=0, max_pixels=0,
          trust_remote_code=False):
@@ -65,6 +46,7 @@ def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa
     `min_pixels` / `max_pixels` (0: as the checkpoint says) bound the area to which pictures are resized.
     """
     source, extra = init_from, {'trust_remote_code': trust_remote_code}
+    settings = {'dtype': dtype, 'attn_implementation': attn_implementation}
     if str(init_from).startswith('package:'):
         package = find_spec(init_from.removeprefix('package:'))
         if package is None:
@@ -72,34 +54,23 @@ def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa
         source = next(Path(package.origin).parent.glob('*.gguf'))
     if str(source).endswith('.gguf'):
         source, extra['gguf_file'] = str(Path(source).parent), Path(source).name
+        settings['quantization_config'] = transformers.GgufConfig(dequantize=True)  # to be trained
     config = transformers.AutoConfig.from_pretrained(source, **extra)
     pictures = hasattr(config, 'vision_config')
     Auto = transformers.AutoModelForImageTextToText if pictures else transformers.AutoModelForCausalLM
-    model = Auto.from_pretrained(source, dtype=dtype, attn_implementation=attn_implementation, **extra)
-    model = model.to(device).eval()
-    if 'gguf_file' in extra:  # the weights are plain numbers by now: let them be saved as such
-        model.hf_quantizer = None
-        del model.config.quantization_config
+    model = Auto.from_pretrained(source, **extra, **settings).to(device).eval()
     for module in model.modules():  # dropout would make old, new and reference log-probs three networks
-        for name in ('p', 'attention_dropout', 'dropout'):
-            if isinstance(getattr(module, name, None), float):
-                setattr(module, name, 0.0)
+        for name in {'p', 'attention_dropout', 'dropout'} & vars(module).keys():
+            setattr(module, name, 0.0)
     if not pictures:
         return model, transformers.AutoTokenizer.from_pretrained(source, **extra)
-    try:
-        processor = transformers.AutoProcessor.from_pretrained(source, **extra)
-    except (ImportError, ValueError) as error:  # Qwen-VL's wants torchvision for videos; pictures do without
-        if 'torchvision' not in str(error).lower():
-            raise
-        processor = PictureProcessor(
-            transformers.AutoImageProcessor.from_pretrained(source, **extra, backend='pil'),
-            transformers.AutoTokenizer.from_pretrained(source, **extra))
-    if min_pixels or max_pixels:
-        size = processor.image_processor.size
-        processor.image_processor.size = {'shortest_edge': min_pixels or size['shortest_edge'],
-                                          'longest_edge': max_pixels or size['longest_edge']}
+    lacking = config.model_type.startswith('qwen') and not find_spec('torchvision')
+    Processor = PictureProcessor if lacking else transformers.AutoProcessor
+    processor = Processor.from_pretrained(source, **extra)
+    for edge, pixels in (('shortest_edge', min_pixels), ('longest_edge', max_pixels)):
+        if pixels:
+            processor.image_processor.size[edge] = pixels
     return model, processor
-
 
 def setup(config):
     """Process group, threads and placement from the settings -> arguments of load(), 'auto' resolved."""
@@ -114,20 +85,15 @@ def setup(config):
     names = ('attn_implementation', 'min_pixels', 'max_pixels', 'trust_remote_code')
     return dict(device=device, dtype=getattr(torch, dtype), **{name: config[name] for name in names})
 
-
 def end_ids(model, processor):
     """Every id that ends a response: those of the generation config, the model's and the tokenizer's."""
-    tokenizer = getattr(processor, 'tokenizer', processor)
-    sources = model.generation_config, model.config.get_text_config(), tokenizer
-    named = [source.eos_token_id for source in sources]  # each a number, several or None
+    named = [source.eos_token_id for source in (model.generation_config, model.config.get_text_config(),
+                                                getattr(processor, 'tokenizer', processor))]
     return sorted({i for ids in named for i in (ids if isinstance(ids, (list, tuple)) else [ids])} - {None})
-
 
 def save(folder, model, processor, state, optimizer=None):
     """Write weights, config, tokenizer, `state.json`, and each rank's shard of `optimizer`; on all ranks.
-
-    Written aside and renamed when complete, so that `folder` is never half a checkpoint.
-    """
+    Written aside and renamed when complete, so that `folder` is never half a checkpoint."""
     folder, aside = Path(folder), Path(f'{folder}.tmp')
     rank, wait = (dist.get_rank(), dist.barrier) if dist.is_initialized() else (0, lambda: None)
     if rank == 0:
@@ -144,7 +110,6 @@ def save(folder, model, processor, state, optimizer=None):
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(aside, folder)
 
-
 def load_optimizer(folder, optimizer):
     """This rank's shard of the optimizer and its random state, as save() wrote them."""
     rank = dist.get_rank() if dist.is_initialized() else 0
@@ -152,23 +117,18 @@ def load_optimizer(folder, optimizer):
     getattr(optimizer, 'optim', optimizer).load_state_dict(shard['optimizer'])
     torch.set_rng_state(shard['rng'])
 
-
-# --------------------------------------------------------------------------------------------------- policy
 def collate(prompts, device):
     """Encoded prompts (dicts of unpadded tensors) -> one left-padded batch; pictures stay a flat list.
 
     input_ids [5, 6, 7] and [8] -> input_ids [[5, 6, 7], [0, 0, 8]], attention_mask [[1, 1, 1], [0, 0, 1]]
     """
-    longest = max(len(prompt['input_ids']) for prompt in prompts)
     batch = {}
     for key in {key for prompt in prompts for key in prompt}:
         values = [prompt[key] for prompt in prompts if key in prompt]
-        if key in PER_TOKEN:  # [Q, P]
-            batch[key] = torch.stack([nn.functional.pad(row, (longest - len(row), 0)) for row in values])
-        else:  # patches, grids: as many rows as the pictures have
-            batch[key] = torch.cat(values)
-    return {key: value.to(device) for key, value in batch.items()}
-
+        if key in PER_TOKEN:
+            values = [nn.utils.rnn.pad_sequence(values, batch_first=True, padding_side='left')]  # [Q, P]
+        batch[key] = torch.cat(values).to(device)
+    return batch
 
 class Policy(nn.Module):
     """A language model as a distribution over responses: softmax(logits / temperature), forbidden ids out."""
@@ -178,22 +138,20 @@ class Policy(nn.Module):
         self.model, self.temperature = model, temperature
         self.body, self.head = model.base_model, model.get_output_embeddings()
         self.vision = getattr(self.body, 'visual', getattr(self.body, 'vision_tower', None))
-        text_config = model.config.get_text_config()
-        self.can_share = all(type(layer) is DynamicLayer for layer in DynamicCache(config=text_config).layers)
+        layers = DynamicCache(config=model.config.get_text_config()).layers
+        self.can_share = all(type(layer) is DynamicLayer for layer in layers)
         self.share_prefix = share_prefix and self.can_share
         # picture and video placeholders must never be sampled: they would ask for pictures that are not there
         marks = [value for key, value in model.config.to_dict().items() if isinstance(value, int)
                  and re.match('(image|video|vision|audio|boi|eoi).*_token_(id|index)', key)]
-        vocabulary = torch.arange(len(self.head.weight), device=model.device)
-        forbidden = torch.isin(vocabulary, torch.tensor(marks, device=model.device))  # [V]
-        self.register_buffer('forbidden', forbidden, persistent=False)
+        forbidden = torch.isin(torch.arange(len(self.head.weight)), torch.tensor(marks))  # [V]
+        self.register_buffer('forbidden', forbidden.to(model.device), persistent=False)
         self.eval()  # train mode only switches gradient checkpointing on: there is no dropout
         with torch.no_grad():
             few = {'input_ids': torch.arange(3, device=model.device)[None], 'use_cache': False}
             plain, whole = self.head(self.body(**few).last_hidden_state), model(**few).logits
         if not torch.allclose(plain, whole, rtol=1e-2, atol=1e-3):
-            raise ValueError(f'{type(model).__name__} transforms its logits after the output head: '
-                             'apply the same transform in Policy.logits (model.py)')
+            raise ValueError(f'{type(model).__name__} transforms its logits: do the same in Policy.logits')
 
     def logits(self, hidden, temperature=None):
         """[..., H] -> fp32 [..., V] at `temperature` (None: that of training), forbidden ids at -infinity."""
@@ -206,41 +164,33 @@ class Policy(nn.Module):
         if 'image_grid_thw' not in batch:
             return (mask.cumsum(-1) - 1).clamp(min=0), mask.sum(-1)
         if 'mm_token_type_ids' not in batch:  # the model would silently fall back to text positions
-            raise ValueError('the processor returned no mm_token_type_ids for a prompt with pictures; '
-                             'transformers >= 5.24 and its own processor for this checkpoint return them')
-        ids, types, grid = batch['input_ids'], batch['mm_token_type_ids'], batch['image_grid_thw']
-        positions, delta = self.body.get_rope_index(ids, types, image_grid_thw=grid, attention_mask=mask)
+            raise ValueError('no mm_token_type_ids with pictures: take the processor of transformers >= 5.24')
+        positions, delta = self.body.get_rope_index(batch['input_ids'], batch['mm_token_type_ids'],
+                                                    batch['image_grid_thw'], attention_mask=mask)
         return positions, mask.sum(-1) + delta[:, 0]
 
-    def run(self, batch, **inputs):
-        """The body's last hidden state for token ids `inputs` and the pictures of `batch` (in any row)."""
+    def run(self, batch, positions, cache=None):
+        """The body's last hidden state [rows, length, H] for a batch that follows, and joins, the `cache`."""
         pictures = {key: value for key, value in batch.items() if key not in PER_TOKEN}
-        hidden = self.body(**inputs, **pictures).last_hidden_state
-        if self.vision is not None and not pictures and torch.is_grad_enabled():
-            # a rank without pictures still has to take part in the reduction of the vision tower's gradients
-            hidden = hidden + 0 * sum(weight.view(-1)[0] for weight in self.vision.parameters())
-        return hidden
+        return self.body(input_ids=batch['input_ids'], attention_mask=batch['attention_mask'], cache=cache,
+                         position_ids=positions, use_cache=cache is not None, **pictures).last_hidden_state
 
     def prefill(self, batch):
         """Compute a prompt batch once -> last hidden state [Q, H], cache of Q rows, next position [Q]."""
         positions, next_position = self.positions(batch)
         cache = DynamicCache(config=self.model.config.get_text_config())
-        hidden = self.run(batch, input_ids=batch['input_ids'], attention_mask=batch['attention_mask'],
-                          position_ids=positions, cache=cache, use_cache=True)  # [Q, P, H]
-        return hidden[:, -1], cache, next_position
+        return self.run(batch, positions, cache)[:, -1], cache, next_position
 
     def extend(self, cache, ids, mask, position):
         """Feed `ids` [K, T] after a cache of K rows; `mask` [K, P + T] covers both -> hidden [K, T, H]."""
         positions = position[:, None] + torch.arange(ids.shape[1], device=ids.device)  # [K, T] on each axis
-        return self.body(input_ids=ids, attention_mask=mask, position_ids=positions, cache=cache,
-                         use_cache=True).last_hidden_state
+        return self.run({'input_ids': ids, 'attention_mask': mask}, positions, cache)
 
     def forward(self, prompts, owner, ids, mask):
         """Q encoded prompts, owner [K] (a row of them), ids and mask [K, T] of responses, padded right ->
         their log-probs [K, T] and entropies [K, T] (without gradient); 0 where `mask` is False."""
-        device = ids.device
         if self.share_prefix and not self.training:
-            batch = collate(prompts, device)
+            batch = collate(prompts, ids.device)
             hidden, cache, next_position = self.prefill(batch)  # [Q, H]
             hidden = hidden[owner, None]  # [K, 1, H]: predicts the first response token
             if ids.shape[1] > 1:
@@ -249,31 +199,28 @@ class Policy(nn.Module):
                 rest = self.extend(cache, ids[:, :-1], seen, next_position[owner])
                 hidden = torch.cat([hidden, rest], 1)  # [K, T, H]
         else:
-            batch = collate([prompts[row] for row in owner.tolist()], device)  # pictures follow their rows
-            positions, next_position = self.positions(batch)
-            later = next_position[:, None] + torch.arange(ids.shape[1], device=device)  # [K, T]
-            positions = torch.cat([positions, later.expand(*positions.shape[:-1], -1)], -1)  # [(3,) K, P + T]
-            hidden = self.run(batch, input_ids=torch.cat([batch['input_ids'], ids], 1),
-                              attention_mask=torch.cat([batch['attention_mask'], mask.long()], 1),
-                              position_ids=positions, use_cache=False)[:, -ids.shape[1] - 1:-1]  # [K, T, H]
-        logps, entropy = self.score(hidden[mask], ids[mask])  # [M]
-        zeros = torch.zeros(mask.shape, device=device)
-        return zeros.masked_scatter(mask, logps), zeros.masked_scatter(mask, entropy)  # [K, T]
+            batch = collate([prompts[row] for row in owner.tolist()], ids.device)  # pictures follow
+            responses = {'input_ids': ids, 'attention_mask': mask.long()}  # and type ids 0: text
+            for key in batch.keys() & set(PER_TOKEN):  # [K, P + T]
+                batch[key] = torch.cat([batch[key], responses.get(key, torch.zeros_like(ids))], 1)
+            hidden = self.run(batch, self.positions(batch)[0])[:, -ids.shape[1] - 1:-1]  # [K, T, H]
+        if self.vision is not None and batch.keys() <= set(PER_TOKEN) and torch.is_grad_enabled():
+            # a rank without pictures still has to take part in the reduction of the vision tower's gradients
+            hidden = hidden + 0 * sum(weight.view(-1)[0] for weight in self.vision.parameters())
+        scores = self.score(hidden[mask], ids[mask])  # [M] each
+        return tuple(torch.zeros(mask.shape, device=ids.device).masked_scatter(mask, x) for x in scores)
 
     def score(self, hidden, ids):
-        """Log-probs and entropies [M] of tokens `ids` [M] after `hidden` [M, H], a chunk of logits at a time:
-        with gradients on, they are computed again in the backward pass instead of being kept."""
+        """Log-probs, entropies [M] of `ids` [M] after `hidden` [M, H]; backward computes logits again."""
         def chunk(hidden, ids):
             everything = self.logits(hidden).log_softmax(-1)  # [m, V]
             frozen = everything.detach()
             return everything.gather(-1, ids[:, None])[:, 0], -(frozen.exp() * frozen).sum(-1)
         size = max(1, LOGITS_AT_ONCE // len(self.forbidden))
-        parts = [checkpoint(chunk, *part, use_reentrant=False) if torch.is_grad_enabled() else chunk(*part)
-                 for part in zip(hidden.split(size), ids.split(size))]
-        return torch.cat([logps for logps, _ in parts]), torch.cat([entropy for _, entropy in parts])
+        pieces = zip(hidden.split(size), ids.split(size))
+        scores = [checkpoint(chunk, *piece, use_reentrant=False) for piece in pieces]
+        return [torch.cat(parts) for parts in zip(*scores)]  # [M] each
 
-
-# ------------------------------------------------------------------------------------------------ optimizer
 class MasterAdamW(torch.optim.Optimizer):
     """AdamW in fp32: weights in bf16 get masters in fp32, or steps of 1e-6 would round away."""
 
@@ -303,7 +250,6 @@ class MasterAdamW(torch.optim.Optimizer):
             p = params[index]
             self.state[p] = {key: x.to(p.device) if torch.is_tensor(x) else x for key, x in state.items()}
             self.state[p]['master'] = p if p.dtype == torch.float32 else self.state[p]['master']
-
 
 def make_optimizer(parameters, world, **settings):
     """MasterAdamW, its states sharded over ranks (ZeRO-1) where there are several."""

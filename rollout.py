@@ -1,8 +1,8 @@
 """Questions -> prompts -> trajectories, sampled in batches by the model in training, on its own device.
 
-    questions = load_questions('geo3k', 'train')                      dicts: id, problem, images, answer, ...
-    prompts = [encode(question, processor) for question in questions] unpadded tensors, pictures included
-    rollouts = generate(policy, processor, prompts, 8, ends, seeds)   Rollouts of 8 responses to each question
+    questions = load_questions('geo3k', 'train')                                 problem, images, answer, ...
+    prompts = [encode(question, processor, config) for question in questions]    unpadded tensors
+    trajectories = generate(policy, processor, prompts, 8, ends, seeds, 2048)    8 of each question
 
 A prompt is computed once and its cache fans out to all responses; a finished row leaves the batch at once. A
 token is drawn by inverting the distribution at a uniform number from the seed of its question, so ids depend
@@ -17,13 +17,11 @@ import datasets
 import torch
 import torch.distributed as dist
 from torch import nn
-from transformers import GenerationConfig
 
 from model import PER_TOKEN, collate
 
 datasets.disable_progress_bars()
 DATA = Path(__file__).parent / 'data'
-
 
 def gather(item):
     """The `item` of every rank, in the order of ranks."""
@@ -32,19 +30,15 @@ def gather(item):
         dist.all_gather_object(items, item)
     return items
 
-
 def seed_of(*numbers):
     """A seed of 32 bits from several numbers (run seed, step, question): equal only where all are."""
     return crc32(repr(numbers).encode())
 
-
-# ------------------------------------------------------------------------------------------------ questions
 def resolve(config):
     """The settings' dataset and init_from -> names load_questions and model.load know: the toy has levels."""
     level = f'toy_geo/level{config["toy_level"]}'
     known = {'toy_geo': level, 'toy': str(DATA / level / 'warm_start')}
     return tuple(known.get(config[key], config[key]) for key in ('dataset', 'init_from'))
-
 
 def load_questions(dataset, split, limit=0):
     """data/NAME/SPLIT.parquet or a parquet / jsonl file -> rows with problem, answer, perhaps id, images."""
@@ -61,7 +55,6 @@ def load_questions(dataset, split, limit=0):
     if 'images' in rows.column_names:
         rows = rows.cast_column('images', datasets.List(datasets.Image()))
     return rows.select(range(limit)) if 0 < limit < len(rows) else rows
-
 
 def encode(question, processor, config):
     """One question, `<image>` where a picture goes -> prompt: input_ids [P], attention_mask [P], pictures.
@@ -94,33 +87,32 @@ def encode(question, processor, config):
                         add_special_tokens=not processor.chat_template)  # a template writes its own
     return {key: value[0] if key in PER_TOKEN else value for key, value in encoded.items()}
 
-
-# --------------------------------------------------------------------------------------------- trajectories
 @dataclass
 class Trajectory:
-    """One response on its way from sampling to the updates: plain numbers, to travel between ranks."""
+    """One response from sampling to the updates: plain numbers and text, to travel between ranks."""
     slot: int          # which of the step's questions it answers
-    ids: list          # its T tokens, end token included
-    logps: list        # old log-probs of the tokens
-    advantage: float
+    ids: list          # its T tokens, up to and including the first end id
+    logps: list        # log-probs of the tokens under the sampling distribution
     cost: int          # tokens of prompt and response
+    truncated: bool = False  # no end id came within max_response_tokens
+    text: str = ''           # decoded, special tokens removed
+    parts: dict = None       # of its reward
+    reward: float = 0.0
+    advantage: float = 0.0
     ref_logps: list = None
-
 
 def pad(rows, device):
     """K lists of numbers -> [K, T] with zeros on the right."""
     return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(device)
 
-
-def pack(trajectories, prompt_of, device):
+def pack(trajectories, prompts, device):
     """K trajectories -> Policy.forward's Q prompts (each once), owner [K], ids [K, T], mask [K, T]."""
     slots = list(dict.fromkeys(t.slot for t in trajectories))
     owner = torch.tensor([slots.index(t.slot) for t in trajectories], device=device)
     ids = pad([t.ids for t in trajectories], device)
     lengths = torch.tensor([len(t.ids) for t in trajectories], device=device)
     mask = torch.arange(ids.shape[1], device=device) < lengths[:, None]  # by length, never by comparing ids
-    return [prompt_of(slot) for slot in slots], owner, ids, mask
-
+    return [prompts[slot] for slot in slots], owner, ids, mask
 
 def chunks(rows, costs, budget):
     """Cut list `rows` so that number x largest cost of a piece is within budget; a lone row may exceed it."""
@@ -132,19 +124,6 @@ def chunks(rows, costs, budget):
             largest = cost
         pieces[-1].append(row)
     return pieces
-
-
-# ------------------------------------------------------------------------------------------------- sampling
-@dataclass
-class Rollouts:
-    """N trajectories of Q questions, on the CPU; T is the longest response."""
-    ids: torch.Tensor        # [N, T] sampled ids, 0 after the end
-    mask: torch.Tensor       # [N, T] True up to and including the first end id
-    logps: torch.Tensor      # [N, T] log-probs under the sampling distribution
-    owner: torch.Tensor      # [N] row of the question
-    text: list               # N decoded responses, special tokens removed
-    truncated: torch.Tensor  # [N] True where no end id came within max_response_tokens
-
 
 def draw(logits, uniform, greedy=False, top_p=1.0):
     """Draw by inversion: logits [n, V], uniform [n] in [0, 1) -> ids [n], log-probs [n] before any top-p."""
@@ -163,79 +142,61 @@ def draw(logits, uniform, greedy=False, top_p=1.0):
         ids = (ids if order is None else order.gather(-1, ids))[:, 0]
     return ids, logps.gather(-1, ids[:, None])[:, 0]
 
-
 @torch.no_grad()
 def generate(policy, processor, prompts, count, ends, seeds, max_response_tokens,
              max_tokens_in_flight=2 ** 18, temperature=None, top_p=1.0):
-    """`count` responses to each of the Q encoded `prompts` -> Rollouts of N = Q x count rows, by question.
+    """`count` responses to each of the Q encoded `prompts` -> N = Q x count Trajectory, question by question.
 
     ends: ids that end a response; seeds: one per question; temperature None: the policy's own, 0: greedy;
     max_tokens_in_flight bounds rows x (prompt + response) of one chunk, and so the cache.
     """
-    T, N, ends = max_response_tokens, len(prompts) * count, torch.tensor(ends)
-    owner = torch.arange(len(prompts)).repeat_interleave(count)  # [N]
+    if not prompts:
+        return []
+    T, ends = max_response_tokens, torch.tensor(ends)
+    slots = torch.arange(len(prompts)).repeat_interleave(count)  # [N]
     uniforms = torch.cat([torch.rand(count, T, generator=torch.Generator().manual_seed(s)) for s in seeds])
-    lengths = torch.tensor([len(prompt['input_ids']) for prompt in prompts])[owner]
-    ids, logps, mask = (torch.zeros(N, T, dtype=kind) for kind in (torch.long, torch.float, torch.bool))
-    sampler = sample_shared if policy.can_share else sample_by_library
+    lengths = torch.tensor([len(prompt['input_ids']) for prompt in prompts])[slots]
     by_length, order = lengths.sort(stable=True)  # little padding, and a question's rows stay together
+    trajectories = [None] * len(slots)
     for rows in chunks(order.tolist(), (by_length + T).tolist(), max_tokens_in_flight):
-        used, local = owner[rows].unique(return_inverse=True)  # [questions of the chunk], [rows of the chunk]
-        ids[rows], logps[rows], mask[rows] = sampler(policy, [prompts[question] for question in used], local,
-                                                     uniforms[rows], ends, temperature, top_p)
-    longest = int(mask.sum(1).max())
-    ids, logps, mask = ids[:, :longest], logps[:, :longest], mask[:, :longest]
-    last = ids.gather(1, mask.sum(1, keepdim=True) - 1)[:, 0]
-    spoken = [row[keep].tolist() for row, keep in zip(ids, mask)]
-    text = getattr(processor, 'tokenizer', processor).batch_decode(spoken, skip_special_tokens=True)
-    return Rollouts(ids, mask, logps, owner, text, ~torch.isin(last, ends))
+        used, local = slots[rows].unique(return_inverse=True)  # [questions of the chunk], [rows of the chunk]
+        own = [prompts[slot] for slot in used]
+        found = sample(policy, own, local, uniforms[rows], ends, temperature, top_p)
+        for row, ids, logps, spoken in zip(rows, *found):  # [T], [T], how many of them
+            ids = ids[:spoken].tolist()
+            trajectories[row] = Trajectory(int(slots[row]), ids, logps[:spoken].tolist(),
+                                           int(lengths[row]) + len(ids), truncated=ids[-1] not in ends)
+    tokenizer = getattr(processor, 'tokenizer', processor)
+    for t in trajectories:
+        t.text = tokenizer.decode(t.ids, skip_special_tokens=True)
+    return trajectories
 
+def sample(policy, prompts, owner, uniforms, ends, temperature, top_p):
+    """Prefill each prompt once, fan its cache out to its rows (owner [n]), sample; finished rows drop out.
 
-def sample_shared(policy, prompts, owner, uniforms, ends, temperature, top_p):
-    """Prefill each prompt once, fan its cache out to its rows (owner [n]), sample; finished rows drop out."""
+    -> ids [n, T], log-probs [n, T], lengths [n], on the CPU. Caches of any kind (attention, sliding windows,
+    recurrent states) can pick rows: the library calls it reordering.
+    """
     n, T = uniforms.shape
     device = policy.forbidden.device
     batch = collate(prompts, device)
     owner, uniforms, ends = owner.to(device), uniforms.to(device), ends.to(device)
     hidden, cache, position = policy.prefill(batch)  # [Q, H]
     hidden, position = hidden[owner], position[owner]  # [n, H], [n]
-    cache.batch_select_indices(owner)
+    cache.reorder_cache(owner)
     seen = nn.functional.pad(batch['attention_mask'][owner], (0, T), value=1)  # [n, P + T]
     P = seen.shape[1] - T
-    ids, logps, mask = (torch.zeros(n, T, dtype=kind, device=device)
-                        for kind in (torch.long, torch.float, torch.bool))
-    active = torch.arange(n, device=device)  # rows that still speak
+    ids, logps = torch.zeros(n, T, dtype=torch.long, device=device), torch.zeros(n, T, device=device)
+    active, lengths = torch.arange(n, device=device), torch.full((n,), T)  # rows that still speak
     for t in range(T):
         token, logp = draw(policy.logits(hidden, temperature), uniforms[active, t], temperature == 0, top_p)
-        ids[active, t], logps[active, t], mask[active, t] = token, logp, True
-        on = (~torch.isin(token, ends)).nonzero()[:, 0]
-        if len(on) == 0 or t == T - 1:
-            break
-        if len(on) < len(active):
+        ids[active, t], logps[active, t] = token, logp
+        done = torch.isin(token, ends)
+        if done.any():
+            lengths[active[done].cpu()], on = t + 1, (~done).nonzero()[:, 0]
             active, token, position, seen = active[on], token[on], position[on], seen[on]
-            cache.batch_select_indices(on)
+            cache.reorder_cache(on)
+        if len(active) == 0 or t == T - 1:
+            break
         hidden = policy.extend(cache, token[:, None], seen[:, :P + t + 1], position + t)[:, 0]
-    return ids.cpu(), logps.cpu(), mask.cpu()
-
-
-def sample_by_library(policy, prompts, owner, uniforms, ends, temperature, top_p):
-    """transformers' own generate, for caches that can not fan out (recurrent layers); its defaults off."""
-    batch = collate([prompts[row] for row in owner.tolist()], policy.forbidden.device)  # pictures follow rows
-    model, T, shipped = policy.model, uniforms.shape[1], policy.model.generation_config
-    temperature = policy.temperature if temperature is None else temperature
-    chosen = dict(do_sample=True, temperature=temperature, top_k=0, top_p=top_p) if temperature else {}
-    with torch.random.fork_rng():
-        torch.manual_seed(int(uniforms[0, 0] * 2 ** 31))
-        try:  # the shipped settings are replaced whole: arguments would only be merged with them
-            model.generation_config = GenerationConfig(
-                max_new_tokens=T, eos_token_id=ends.tolist(), pad_token_id=0, **chosen)
-            out = model.generate(**batch, logits_processor=[
-                lambda ids, scores: scores.masked_fill(policy.forbidden, torch.finfo(scores.dtype).min)])
-        finally:
-            model.generation_config = shipped
-    out = out[:, batch['input_ids'].shape[1]:].cpu()
-    out = nn.functional.pad(out, (0, T - out.shape[1]))  # [n, T]
-    ended = torch.isin(out, ends).long()
-    mask = ended.cumsum(1) - ended == 0  # up to and including the first end id
-    ids, device = out.masked_fill(~mask, 0), policy.forbidden.device
-    return ids, policy(prompts, owner.to(device), ids.to(device), mask.to(device))[0].cpu(), mask
+    return ids.cpu(), logps.cpu(), lengths

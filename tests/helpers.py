@@ -5,9 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from datasets import Dataset
+from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     LlamaConfig,
@@ -19,6 +22,7 @@ from transformers import (
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from model import PictureProcessor
+from rollout import pad
 
 ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / 'shared' / 'data'
@@ -73,6 +77,47 @@ def tiny_qwen_vl(vocabulary=120):
     return model, PictureProcessor(Qwen2VLImageProcessorPil(), word_tokenizer(vocabulary))
 
 
+# before= of launch: one line per pass of trajectories through a policy, one per optimizer step
+COUNT_ROWS = '''
+import json, model, torch
+forward = model.Policy.forward
+def counted(self, prompts, owner, ids, mask):
+    frozen = not next(self.parameters()).requires_grad
+    kind = 'update' if torch.is_grad_enabled() else 'ref' if frozen else 'old'
+    with open(FILE + str(RANK), 'a') as file:
+        file.write(json.dumps([kind, len(owner), int(mask.sum()), len(prompts)]) + '\\n')
+    return forward(self, prompts, owner, ids, mask)
+model.Policy.forward = counted
+step = model.MasterAdamW.step
+def counted_step(self, *args, **kwargs):
+    with open(FILE + str(RANK), 'a') as file:
+        file.write(json.dumps(['step', 0, 0, 0]) + '\\n')
+    return step(self, *args, **kwargs)
+model.MasterAdamW.step = counted_step
+'''
+
+
+def stack(trajectories):
+    """N trajectories -> ids, mask, logps [N, T] padded right, owner and truncated [N], and N texts."""
+    lengths = torch.tensor([len(t.ids) for t in trajectories])
+    return SimpleNamespace(
+        ids=pad([t.ids for t in trajectories], 'cpu'), logps=pad([t.logps for t in trajectories], 'cpu'),
+        mask=torch.arange(int(lengths.max())) < lengths[:, None],
+        owner=torch.tensor([t.slot for t in trajectories]), text=[t.text for t in trajectories],
+        truncated=torch.tensor([t.truncated for t in trajectories]))
+
+# before= of launch: a third of the questions is always answered right, a third always wrong, and of the rest
+# every other response is right
+COIN = '''
+import reward, zlib
+def coin(response, question):
+    kind = zlib.crc32(question['id'].encode()) % 3
+    right = float([True, False, zlib.crc32(response.encode()) % 2][kind])
+    return {'reward': right + 0.5, 'format': 0.5, 'accuracy': right}
+reward.KINDS['math'] = coin
+'''
+
+
 def run_train(*flags, processes=1, script='train.py', cwd=None, ok=True, timeout=280):
     """The README command at small sizes -> (stdout + stderr, exit code checked)."""
     start = [sys.executable] if processes == 1 else [
@@ -86,3 +131,33 @@ def run_train(*flags, processes=1, script='train.py', cwd=None, ok=True, timeout
 
 def read_log(folder):
     return [json.loads(line) for line in Path(folder, 'log.jsonl').read_text().splitlines()]
+
+
+def subset(level, path, count, **columns):
+    """`count` training questions as a file of their own, with some columns replaced."""
+    rows = Dataset.from_parquet(str(level / 'train.parquet')).select(range(count))
+    for name, values in columns.items():
+        feature = rows.features[name]
+        rows = rows.remove_columns(name).add_column(name, values, feature=feature)
+    rows.to_parquet(str(path))
+    return path
+
+
+def weights(folder):
+    return load_file(Path(folder, 'model.safetensors'))
+
+
+def distance(a, b):
+    """Largest difference between the weights of two folders."""
+    a, b = weights(a), weights(b)
+    assert a.keys() == b.keys()
+    return max((a[name] - b[name]).abs().max().item() for name in a)
+
+
+def without_times(records):
+    return [{key: value for key, value in record.items() if not key.startswith(('time/', 'memory/'))}
+            for record in records if 'config' not in record]
+
+
+def passes(file, rank=0):
+    return [json.loads(line) for line in Path(f'{file}{rank}').read_text().splitlines()]

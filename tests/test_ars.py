@@ -1,5 +1,5 @@
 """
-ars.py against reference values (tests/golden) and the sentences of Eq. 10-14.
+ars.py against reference values (tests/golden), the sentences of Eq. 10-14, and what GRESO and DAPO published.
 """
 import json
 from pathlib import Path
@@ -130,3 +130,118 @@ def test_wrong_arguments_say_what_is_allowed():
             ars.AdaptiveRollouts(initial, 10)
     with pytest.raises(ValueError, match='total_steps = 0: .* at least 1 step'):
         ars.AdaptiveRollouts(8, 0)
+
+
+# GRESO and dynamic sampling ---------------------------------------------------------------------------------
+
+GRESO = json.loads((Path(__file__).parent / 'golden' / 'greso.json').read_text())['cases']
+DAPO = json.loads((Path(__file__).parent / 'golden' / 'dapo.json').read_text())['cases']
+
+
+def only(cases, kind):
+    return [pytest.param(case['inputs'], case['expected'], id=case['name'])
+            for case in cases if case['kind'] == kind]
+
+
+@pytest.mark.parametrize('inputs, expected', only(GRESO, 'filter_prob'))
+def test_skip_probability_matches_reference_values(inputs, expected):
+    greso = ars.PromptFilter()
+    greso.rates = {'easy': inputs['p_easy'], 'hard': inputs['p_hard']}
+    for rewards in inputs['reward_groups']:
+        greso.observe('q', rewards)
+    assert greso.skip_probability('q') == pytest.approx(expected['skip_prob_code'], abs=1e-9)
+    assert greso.skip_probability('another') == 0
+    z = greso.streaks.get('q', 0)
+    assert (max(z, 0), max(-z, 0)) == (expected['z_easy'], expected['z_hard'])
+
+
+@pytest.mark.parametrize('inputs, expected', only(GRESO, 'adapt'))
+def test_rates_match_reference_values(inputs, expected):
+    """Shares are pooled over the rounds of a step; nothing moves in the first epoch."""
+    greso = ars.PromptFilter(inputs['target_zero_variance'])
+    greso.rates = {'easy': inputs['p_easy'], 'hard': inputs['p_hard']}
+    assert greso.targets == pytest.approx({'easy': expected['target_easy'], 'hard': expected['target_hard']})
+    for step, after in zip(inputs['steps'], expected['after_each_step'], strict=True):
+        for number, sizes in enumerate(step['rounds']):
+            mixed = sizes['n_prompts'] - sizes['n_easy'] - sizes['n_hard']
+            groups = [[1.0] * 8] * sizes['n_easy'] + [[0.1] * 8] * sizes['n_hard'] + [[1.0, 0.1] * 4] * mixed
+            for i, rewards in enumerate(groups):
+                greso.observe((number, i), rewards)
+        greso.end_step(step['epoch'])
+        assert greso.rates == pytest.approx({'easy': after['p_easy'], 'hard': after['p_hard']}, abs=1e-9)
+
+
+def test_a_step_without_questions_moves_nothing():
+    greso = ars.PromptFilter()
+    greso.end_step()
+    assert greso.rates == {'easy': 0.5, 'hard': 0.5}
+
+
+def test_shares_count_what_is_all_wrong():
+    """The released ratio of hard questions misses those whose answers earn nothing at all: ours does not."""
+    case, = (case for case in GRESO if case['name'] == 'metrics_0')
+    greso = ars.PromptFilter()
+    for i, rewards in enumerate(case['inputs']['reward_groups']):
+        greso.observe(i, rewards)
+    assert greso.counts == {'easy': 0, 'hard': 6, 'all': 8} and case['expected']['hard_ratio_code'] * 8 == 1
+
+
+def test_sixteen_rollouts_are_judged_by_their_extremes():
+    """One right answer of 16 has a mean of 0.06, one wrong of 64 one of 0.98: neither is all of a kind."""
+    greso = ars.PromptFilter()
+    greso.observe('a', [1.0] + [0.0] * 15)
+    greso.observe('b', [0.0] + [1.0] * 63)
+    assert greso.skip_probability('a') == greso.skip_probability('b') == 0
+
+
+def test_a_streak_ends_and_turns():
+    greso = ars.PromptFilter()
+    for rewards, z in (([1, 1], 1), ([1, 1], 2), ([0, 0], -1), ([0, 0], -2), ([0, 1], 0), ([1, 1], 1)):
+        greso.observe(7, rewards)
+        assert greso.streaks['7'] == z
+    for _ in range(50):
+        greso.observe(7, [1, 1])
+    assert greso.skip_probability(7) == pytest.approx(0.99)                 # never for ever
+
+
+def test_filter_state_survives_json():
+    """Resume: ids may be numbers, and JSON has only strings for keys."""
+    one, two = ars.PromptFilter(), ars.PromptFilter()
+    for i, rewards in enumerate(([1, 1], [0, 0], [0, 1])):
+        one.observe(i, rewards)
+    one.end_step(1)
+    one.observe(0, [1, 1])
+    two.load_state_dict(json.loads(json.dumps(one.state_dict())))
+    for i in range(4):
+        assert one.skip_probability(i) == two.skip_probability(i)
+    two.observe(0, [1, 1])
+    assert one.skip_probability(0) != two.skip_probability(0) and one.state_dict() != two.state_dict()
+
+
+@pytest.mark.parametrize('inputs, expected', only(GRESO, 'adaptive_batch'))
+def test_refill_size_matches_reference_values(inputs, expected):
+    missing = (inputs['train_prompts'] - inputs['kept_prompts']) * inputs['rollout_n']
+    got = ars.refill_size(missing, inputs['zero_variance_ratio'], inputs['rollout_n'],
+                          inputs['default_sampling_batch'], inputs['min_batch'])
+    assert got == expected['sampling_batch']
+
+
+def test_refill_size_edges():
+    assert ars.refill_size(800, 1.0, 8, 384) == 384                         # no division by zero
+    assert ars.refill_size(8, 0.0, 8, 32) == 32                             # the minimum is at most a batch
+    assert ars.refill_size(448, 0.5, 8, 384) == 140
+
+
+@pytest.mark.parametrize('inputs, expected', only(DAPO, 'group_filter'))
+def test_group_filter_matches_reference_values(inputs, expected):
+    got = [i for i, scores in enumerate(inputs['scores']) if ars.informative(scores)]
+    assert got == expected['easyr1_kept']
+
+
+@pytest.mark.parametrize('inputs, expected', only(DAPO, 'group_filter'))
+def test_group_filter_on_accuracy(inputs, expected):
+    """On accuracies, which are 0 or 1, the window keeps exactly the groups with a spread; on total rewards,
+    as the authors' scripts have it, it keeps all-wrong ones and drops mostly-right ones."""
+    right = [[float(score >= 1) for score in scores] for scores in inputs['scores']]
+    got = [i for i, accuracies in enumerate(right) if ars.informative(accuracies)]
+    assert got == [i for i, accuracies in enumerate(right) if len(set(accuracies)) > 1]

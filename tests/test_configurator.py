@@ -1,5 +1,7 @@
 """configurator.py: what composes, what is refused, and with which words (pitfall K1)."""
 import os
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +21,7 @@ wandb = False          # also log there
 verbose = True         # talk
 # optimizer
 learning_rate = 1e-4   # per update; # is not a comment's end
-max_new_tokens = 16    # longest response
+max_new_tokens = 16    # longest response, at least 1
 examples = []          # [[question, answer], ...]
 config = configure(__file__)
 hidden = 3             # not a setting: it stands below configure()
@@ -141,7 +143,7 @@ def test_numbers(settings, tmp_path):
     assert config['max_new_tokens'] == 1000 and type(config['max_new_tokens']) is int
     config = settings(write(tmp_path / 'file.py', 'learning_rate = 1\nmax_new_tokens = 1e3\n'))
     assert type(config['learning_rate']) is float and type(config['max_new_tokens']) is int
-    assert settings('--max_new_tokens=-3')['max_new_tokens'] == -3
+    assert settings('--learning_rate=-3')['learning_rate'] == -3.0
 
 
 def test_booleans(settings):
@@ -193,10 +195,79 @@ def test_help(settings, capsys):
     assert not any('hidden' in line for line in lines)
 
 
+# ------------------------------------------------------------------------------------- what comments promise
+
+BOUNDED = '''
+kind = 'soft-max'   # 'soft-max' | 'none' | 'l2': how; 'none' is no choice of another setting
+note = ''           # 'a' or 'b' | 'c': a choice is written with bars only
+choice = 'b'        # one of 'a' | 'b': not at the start, so anything goes
+rows = 4            # of one pass, at least 2: a pass of one says nothing
+rate = 0.5          # at least 0.001, at most anything
+shift = 0.0         # at least -1.5; at least this is read
+area = 0            # at least this area; 0: off
+prose = 1           # as many as at least those of before
+config = configure(__file__)
+'''
+
+
+@pytest.fixture
+def bounded(tmp_path):
+    script = write(tmp_path / 'bounded.py', BOUNDED)
+    return lambda *argv, base=None: configure(script, argv=[str(word) for word in argv], base=base)
+
+
+def test_good_values_pass(bounded, tmp_path):
+    """The bound itself is fine; prose with bars or 'at least' in it binds nothing."""
+    config = bounded('--kind=l2', '--rows=2', '--rate=0.001', '--shift=-1.5', '--note=z', '--choice=z',
+                     '--area=-1', '--prose=-9')
+    assert config == {'kind': 'l2', 'rows': 2, 'rate': 0.001, 'shift': -1.5, 'note': 'z', 'choice': 'z',
+                      'area': -1, 'prose': -9}
+    assert bounded(write(tmp_path / 'file.py', "kind = 'none'\nrate = 1\n"))['rate'] == 1.0
+    assert bounded()['kind'] == 'soft-max', 'defaults are good'
+
+
+@pytest.mark.parametrize('key, value, cure', [
+    ('kind', "'mdap'", "one of 'soft-max' | 'none' | 'l2'"), ('kind', "''", 'one of'),
+    ('kind', "'soft-max | none'", 'one of'), ('rows', '1', 'at least 2'), ('rows', '-5', 'at least 2'),
+    ('rate', '0.0009', 'at least 0.001'), ('rate', '0.0', 'at least 0.001'), ('rate', '-1.0', '0.001'),
+    ('shift', '-1.6', 'at least -1.5')])
+def test_bad_values_name_the_cure(bounded, tmp_path, key, value, cure):
+    """From a flag and from a file; an earlier good value does not help, a later one does."""
+    flag, file = f'--{key}={value.strip(chr(39))}', write(tmp_path / 'file.py', f'{key} = {value}\n')
+    for argv in ([flag], [file], [f'--{key}={bounded()[key]}', flag]):
+        message = refusal(bounded, *argv)
+        assert f'{key} = ' in message and value.strip("'").rstrip('0.') in message and cure in message
+    assert bounded(file, f'--{key}={bounded()[key]}') == bounded()
+
+
+def test_nan_is_below_every_bound(bounded, tmp_path):
+    assert 'at least 0.001' in refusal(bounded, write(tmp_path / 'file.py', "rate = float('nan')\n"))
+    assert bounded(write(tmp_path / 'file.py', "rate = float('inf')\n"))['rate'] == float('inf')
+
+
+def test_base_is_checked_as_well(bounded):
+    """A checkpoint of old times may hold what is no choice any more: said, and cured by a flag."""
+    assert 'kind = ' in refusal(lambda *argv: bounded(*argv, base={'kind': 'gone'}))
+    assert 'at least 2' in refusal(lambda *argv: bounded(*argv, base={'rows': 1}))
+    assert bounded('--kind=none', base={'kind': 'gone', 'rows': 3})['kind'] == 'none'
+
+
+def test_comments_are_found_behind_any_default(tmp_path):
+    """Letters of several bytes, a # in a string, and a default of several lines."""
+    text = "a = 'ä # ö'  # 'ä # ö' | 'ü'\nb = [[1],\n     [2]]  # pairs\nc = 3\n"
+    script = tmp_path / 'script.py'
+    script.write_text(text, encoding='utf-8')
+    assert read_settings(script) == {
+        'a': ('ä # ö', "'ä # ö' | 'ü'"), 'b': ([[1], [2]], 'pairs'), 'c': (3, '')}
+    assert configure(script, argv=['--a=ü'])['a'] == 'ü'
+    assert 'one of' in refusal(lambda *argv: configure(script, argv=list(argv)), '--a=u')
+
+
 def test_checks_hold_under_optimization(script):
     """K1: python -O drops assert statements; none of the checks may be one."""
     code = f'import sys, configurator; print(configurator.configure({str(script)!r}))'
     for flag, words in (('--learning_rate=fast', 'must be float'), ('--learning_rte=1', 'did you mean'),
+                        ('--max_new_tokens=0', 'at least 1'),
                         ('--max_new_tokens', 'needs a value'), ('nosuch.py', 'does not exist')):
         done = subprocess.run([sys.executable, '-O', '-c', code, flag], capture_output=True, text=True,
                               cwd=ROOT)
@@ -232,12 +303,35 @@ def test_eval_accepts_the_settings_of_train():
     assert config['dataset'] == 'geo3k' and config['samples'] == 4 and config['eval_temperature'] == 0.0
 
 
+@pytest.mark.parametrize('flag, words', [
+    ('--pruning=mdapp', "one of 'mdap' | 'cppo' | 'random'"), ('--ratio=tokens', "'token' | 'sequence'"),
+    ('--average=mean', "'token' | 'seq'"), ('--kl=k4', "'k3' | 'k1'"), ('--old_logps=none', "'sampler' | "),
+    ('--device=tpu', "'auto' | 'cpu' | 'cuda'"), ('--dtype=float16', "'auto' | 'float32' | 'bfloat16'"),
+    ('--temperature=0', 'at least 0.001'), ('--rollouts_per_question=1', 'at least 2'),
+    ('--questions_per_step=0', 'at least 1'), ('--updates_per_step=0', 'at least 1'),
+    ('--tau=-0.1', 'at least 0'), ('--max_response_tokens=0', 'at least 1'), ('--beta=-1', 'at least 0'),
+    ('--ngram=0', 'at least 1')])
+def test_what_train_and_eval_refuse(flag, words):
+    """Both take the settings of train.py, and both refuse what its comments rule out."""
+    for scripts in ([ROOT / 'train.py'], [ROOT / 'eval.py', ROOT / 'train.py']):
+        with pytest.raises(SystemExit, match=re.escape(words)):
+            configure(*scripts, argv=[flag])
+
+
+def test_what_comments_of_train_do_not_forbid():
+    config = configure(ROOT / 'eval.py', ROOT / 'train.py', argv=[
+        '--split=ood', '--init_from=somewhere', '--reward=mine', '--attn_implementation=eager', '--tau=1.5',
+        '--min_pixels=100', '--eval_temperature=0', '--eval_dataset=x'])
+    assert config['split'] == 'ood' and config['tau'] == 1.5
+
+
 @pytest.mark.parametrize('file', sorted((ROOT / 'config').glob('*.py')), ids=lambda file: file.stem)
 def test_config_files(file, monkeypatch, tmp_path):
     """Every file sets only what train.py and eval.py have, from any folder, and opens with its use."""
     monkeypatch.chdir(tmp_path)
     before, after = configure(ROOT / 'train.py', argv=[]), configure(ROOT / 'train.py', argv=[str(file)])
-    assert set(after) == set(before) and after != before
+    assert set(after) == set(before)
     both = configure(ROOT / 'eval.py', ROOT / 'train.py', argv=[str(file)])
     assert {key: both[key] for key in after} == after
+    assert set(before) & set(runpy.run_path(str(file))), 'a file that sets nothing'
     assert file.read_text().startswith('# ')

@@ -198,7 +198,7 @@ def test_long_ngrams_of_a_large_vocabulary_stay_exact(ngram):
 
 def test_ngram_codes_do_not_wrap_around():
     """65,536 to the fourth power is 2**64: in 64 bits the first of five ids would count for nothing."""
-    assert mdap.deviation([1, 5, 5, 5, 65535], [2, 5, 5, 5, 65535], ngram=5) == 1.0
+    assert deviation([1, 5, 5, 5, 65535], [2, 5, 5, 5, 65535], 5) == 1
 
 
 def test_empty_and_too_short_responses():
@@ -241,16 +241,20 @@ def test_equal_is_chained_not_rounded():
     assert mdap.advantage_groups([0.00004, 0.00006]) == [[0, 1]]
 
 
+def deviation(a, b, n=1):
+    return mdap.deviation(mdap.ngrams(a, n), mdap.ngrams(b, n))
+
+
 def test_deviation_is_one_minus_jaccard():
-    assert mdap.deviation([5, 6, 7, 8], [5, 6, 7, 9]) == 0.4
-    assert mdap.deviation([1, 1, 2], [2, 1]) == 0.0          # a set: repeats and order do not count
-    assert mdap.deviation([1, 1, 2], [2, 1], ngram=2) == 1.0
-    assert mdap.deviation([], []) == 0.0
-    assert mdap.deviation([], [1]) == 1.0
+    assert deviation([5, 6, 7, 8], [5, 6, 7, 9]) == Fraction(2, 5)
+    assert deviation([1, 1, 2], [2, 1]) == 0                 # a set: repeats and order do not count
+    assert deviation([1, 1, 2], [2, 1], 2) == 1
+    assert deviation([], []) == 0
+    assert deviation([], [1]) == 1
     rng = random.Random(4)
     for n in (1, 2, 3):
         a, b = ([rng.randrange(6) for _ in range(20)] for _ in range(2))
-        assert mdap.deviation(a, b, n) == mdap.deviation(b, a, n) == pytest.approx(float(theta(a, b, n)))
+        assert deviation(a, b, n) == deviation(b, a, n) == theta(a, b, n)
 
 
 def test_select_docstring_example():
@@ -311,3 +315,71 @@ def test_align_of_nothing_is_nothing():
 def test_align_docstring_example_with_tensors():
     advantages = [torch.tensor([1.0, -1, 2]), np.array([0.0, 3])]
     assert mdap.align([[0], [1]], advantages, 4) == [[0, 2], [0, 1]]
+
+
+# the baselines ----------------------------------------------------------------------------------------------
+
+CPPO = json.loads((Path(__file__).parent / 'golden' / 'cppo.json').read_text())['cases']
+
+
+@pytest.mark.parametrize('case', [pytest.param(case, id=case['name']) for case in CPPO
+                                  if case['kind'] == 'per_question_topk'])
+def test_cppo_matches_reference_values(case):
+    """k comes from each group's real size; ties at the cut go to the lower index."""
+    inputs, expected = case['inputs'], case['expected']
+    got = [mdap.cppo(advantages, inputs['pruning_rate']) for advantages in inputs['advantages']]
+    assert got == expected['kept'] and {len(kept) for kept in got} == {expected['k']}
+    for advantages, kept, theirs in zip(inputs['advantages'], got, expected.get('torch_topk_kept', got)):
+        assert sorted(abs(advantages[i]) for i in kept) == sorted(abs(advantages[i]) for i in theirs)
+
+
+@pytest.mark.parametrize('case', [pytest.param(case, id=case['name']) for case in CPPO
+                                  if case['kind'] == 'global_topk'])
+def test_cppo_of_one_question_is_the_released_ranking(case):
+    """The released code ranks the whole batch by the same rule; with one question both agree."""
+    expected = case['expected']['verl_variant']
+    got = mdap.cppo(case['inputs']['advantages_flat'], case['inputs']['pruning_rate'])
+    assert len(got) == expected['k_keep'] and (got == expected['kept'] or expected['tie_at_cut'])
+
+
+@pytest.mark.parametrize('case', [pytest.param(case, id=case['name']) for case in CPPO
+                                  if case['kind'] == 'allocation' and case['inputs']['pruning_rate'] < 1])
+def test_cppo_allocation_keeps_the_trained_rows(case):
+    """questions_per_step / (1 - P), as released, times the k kept of each: as many rows as unpruned."""
+    inputs, expected = case['inputs'], case['expected']
+    questions, G, rate = inputs['verl_train_batch_size'], inputs['num_generations'], inputs['pruning_rate']
+    more = int(questions / (1 - rate))
+    assert more == expected['verl_train_batch_size']
+    kept = more * len(mdap.cppo([float(i) for i in range(G)], rate))
+    assert questions * G * (1 - 1 / questions) <= kept <= questions * G
+
+
+def test_cppo_edges():
+    assert mdap.cppo([], 0.5) == []
+    assert mdap.cppo([0.3], 0.99) == [0]                     # at least one
+    assert mdap.cppo([1, -2, 0, 0.5], 0.5) == [0, 1]
+    assert mdap.cppo([1, -2, 0, 0.5], 0) == [0, 1, 2, 3]
+
+
+def test_random_prune_is_uniform_and_seeded():
+    """Every trajectory is kept equally often; the same generator draws the same, the next draw differs."""
+    generator = torch.Generator().manual_seed(0)
+    draws = [mdap.random_prune(8, 0.75, generator) for _ in range(2000)]
+    assert all(len(kept) == 2 and kept == sorted(set(kept)) for kept in draws)
+    counts = [sum(i in kept for kept in draws) for i in range(8)]
+    assert max(abs(count - 500) for count in counts) < 100
+    assert draws[:9] == [mdap.random_prune(8, 0.75, generator.manual_seed(0)) if i == 0 else
+                         mdap.random_prune(8, 0.75, generator) for i in range(9)]
+    assert len({tuple(kept) for kept in draws}) == 28
+    assert mdap.random_prune(0, 0.5, generator) == []
+    assert mdap.random_prune(3, 0.9, generator) in ([0], [1], [2])
+    for n, rate in ((8, 0.25), (8, 0.5), (5, 0.5)):
+        assert len(mdap.random_prune(n, rate, generator)) == len(mdap.cppo([0.0] * n, rate))
+
+
+def test_advantage_only_draws_one_of_each_group():
+    generator = torch.Generator().manual_seed(0)
+    advantages = [1.0, -1.0, 1.00005, 0.2, -1.0]
+    draws = {tuple(mdap.advantage_only(advantages, generator)) for _ in range(200)}
+    assert draws == {tuple(sorted((a, 3, b))) for a in (0, 2) for b in (1, 4)}
+    assert mdap.advantage_only([], generator) == []

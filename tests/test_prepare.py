@@ -1,17 +1,16 @@
 """data/prepare.py: every recipe gives the one schema; bad rows are named and left out."""
 import json
 import os
-from pathlib import Path
 
 import pytest
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may reach for the network
 import datasets  # noqa: E402
+from helpers import SHARED, needs_samples  # noqa: E402
 from PIL import Image  # noqa: E402
 
+import reward  # noqa: E402
 from data import prepare  # noqa: E402
-
-SAMPLES = Path(__file__).parent.parent.parent / "shared" / "data"
 
 
 def run(tmp_path, *arguments):
@@ -50,7 +49,8 @@ def test_own_parquet(tmp_path, capsys):
     ids = sets["train"]["id"][:] + sets["test"]["id"][:]
     assert len(set(ids)) == 10 and ids[:2] == ["file-train-0", "file-train-3"]
     output = capsys.readouterr().out
-    assert "row 1: 1 x <image>, 0 pictures" in output and "row 2: empty" in output and "2 skipped" in output
+    assert "row 1: problem '<image>What is 1?' with 0 pictures" in output and "2 skipped" in output
+    assert "row 2: problem '<image>What is 2?' with 1 pictures, answer ''" in output
     assert "first 90 %" in output
 
 
@@ -62,17 +62,17 @@ def test_own_jsonl(tmp_path):
     sets = run(tmp_path, "file", f"--source={tmp_path / 'mine.jsonl'}", "--limit=3")
     assert sets["train"]["answer"][:] == ["0", "2", "3"] and sets["test"]["answer"][:] == ["10"]
     assert sets["train"][0]["images"][0].mode == "RGB" and sets["train"][0]["choices"] == ["0", "1"]
-    assert sets["train"][1]["images"] == [] and sets["train"][1]["choices"] == []
+    assert sets["train"][1]["images"] == sets["train"][1]["choices"] == sets["train"][1]["box"] == []
 
 
 def test_unknown_column(tmp_path):
     (tmp_path / "mine.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n' * 4)
-    with pytest.raises(SystemExit, match="no column 'problem' among .*question.*RECIPES"):
+    with pytest.raises(SystemExit, match="no column 'problem' in .*question.*RECIPES"):
         run(tmp_path, "file", f"--source={tmp_path / 'mine.jsonl'}")
 
 
 def test_messages(tmp_path, capsys):
-    for arguments, message in ((["nosuch"], "geo3k"), (["file"], "--source")):
+    for arguments, message in ((["nosuch"], "geo3k"), (["file"], "--source"), (["os_atlas"], "bbox")):
         with pytest.raises(SystemExit):
             prepare.main(arguments)
         assert message in capsys.readouterr().err
@@ -99,9 +99,9 @@ def test_arithmetic(tmp_path):
     assert sum(len(a + b) == 3 for a, b in terms) == 1100 == sum(len(a + b) == 4 for a, b in terms)
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="no folder of samples beside the repository")
+@needs_samples
 def test_geo3k_sample(tmp_path):
-    sets = run(tmp_path, "geo3k", f"--source={SAMPLES / 'geometry3k_real.parquet'}")
+    sets = run(tmp_path, "geo3k", f"--source={SHARED / 'geometry3k_real.parquet'}")
     assert [len(rows) for rows in sets.values()] == [9, 1]
     for row in [*sets["train"], *sets["test"]]:
         assert row["problem"].startswith("<image>") and [picture.mode for picture in row["images"]] == ["RGB"]
@@ -110,10 +110,60 @@ def test_geo3k_sample(tmp_path):
     assert min(corner) > 200, "the background of a Geometry3K diagram is white"
 
 
-@pytest.mark.skipif(not SAMPLES.is_dir(), reason="no folder of samples beside the repository")
+@needs_samples
 def test_gsm8k_sample(tmp_path):
-    sets = run(tmp_path, "gsm8k", f"--source={SAMPLES / 'gsm8k_train.parquet'}")
+    sets = run(tmp_path, "gsm8k", f"--source={SHARED / 'gsm8k_train.parquet'}")
     assert [len(rows) for rows in sets.values()] == [900, 100]
     assert sets["train"][0]["answer"] == "72"
     for answer in sets["train"]["answer"]:
         int(answer)  # no thousands commas, no rationale
+
+
+def elements():
+    """An OS-Atlas row with 12 elements; those of number 2 to 8 are not usable."""
+    boxes = [[0.25, 0.1, 0.5, 1.0] for _ in range(12)]
+    boxes[2:8] = [[0.5, 0.1, 0.5, 0.2], [0.6, 0.1, 0.5, 0.2], [0.1, 0.3, 0.2, 0.2], [-0.01, 0.1, 0.2, 0.3],
+                  [0.1, 0.1, 0.2, 1.01], [0.1, 0.2, 0.3]]
+    return [{"instruction": f"Button {i}" if i != 8 else "", "bbox": box, "data_type": "icon"}
+            for i, box in enumerate(boxes)]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_boxes(tmp_path, capsys, nested):
+    """The raw files of OS-Atlas are json beside their pictures, with elements nested or one to a row."""
+    Image.new("RGB", (8, 6), "blue").save(tmp_path / "screen.png")
+    rows = [{"img_filename": "screen.png", "elements": elements()},
+            {"img_filename": "missing.png", "elements": elements()[:1]},
+            {"img_filename": "screen.png", "elements": elements()[:1]}]
+    if not nested:
+        rows = [{"img_filename": row["img_filename"]} | part for row in rows for part in row["elements"]]
+    (tmp_path / "screens.json").write_text(json.dumps(rows))
+    sets = run(tmp_path, "os_atlas", f"--source={tmp_path / 'screens.json'}")
+    assert sets["train"].features == prepare.FEATURES
+    numbers = [row["problem"].split('"')[1] for row in [*sets["train"], *sets["test"]]]
+    assert numbers == [f"Button {i}" for i in (0, 1, 9, 10, 11, 0)]
+    for row in sets["train"]:
+        assert row["problem"].startswith("<image>Where") and row["images"][0].size == (8, 6)
+        assert row["answer"] == "[250, 100, 500, 1000]" and row["box"] == [0.25, 0.1, 0.5, 1.0]
+    output = capsys.readouterr().out
+    for i, element in list(enumerate(elements()))[2:7]:
+        reason = f"row {i}: 'Button {i}' at {element['bbox']}: needs text, left < right"
+        assert f"skipped os_atlas-train {reason}" in output
+    assert "row 7: not enough values to unpack" in output and "row 8: '' at" in output
+    assert "No such file" in output and "missing.png" in output and output.count("skipped os_atlas") == 8
+
+
+@needs_samples
+@pytest.mark.parametrize("form, last", [("grounding", 3), ("elements", 11)])
+def test_os_atlas_sample(tmp_path, form, last):
+    """Both forms; an answer written in thousandths earns what the exact ratios would."""
+    sets = run(tmp_path, "os_atlas", f"--source={SHARED / f'osatlas_{form}_handlabelled.parquet'}")
+    asked = [*sets["train"], *sets["test"]]
+    assert len(asked) == 25 and len(sets["test"]) == last  # a tenth of the rows, or one picture of two
+    assert "switch language of current page" in asked[0]["problem"]
+    assert asked[0]["answer"] == "[576, 12, 592, 42]"
+    assert asked[0]["box"] == [0.575781, 0.0125, 0.592187, 0.041667]
+    for row in asked:
+        assert row["problem"].count("<image>") == 1 and row["images"][0].size == (1280, 720)
+        parts = reward.grounding_reward(f"<thinking> </thinking> \\boxed{{{row['answer']}}}", row["box"])
+        assert parts["format"] == 0.5 and parts["iou"] > 0.9 and parts["center"] == 1

@@ -1,11 +1,13 @@
-"""reward.py: boxes, format, equivalence (all of golden/reward.json), and the public bug reports R1 .. R15."""
+"""reward.py: format, equivalence (all of golden/reward.json), the public bug reports R1 .. R15, grounding."""
 import json
+import random
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import reward
@@ -53,9 +55,10 @@ def test_hard_answers_end_quickly():
             "hard = json.load(sys.stdin)\n"
             "texts = [r'\\boxed{' + text + '}' for text in hard * 3] + [r'\\boxed{1/3}'] * 40\n"
             "questions = [{'answer': '3'}, {'answer': r'\\frac{1}{3}'}]\n"
-            "rewards, parts = reward.score(texts, [0] * (3 * len(hard)) + [1] * 40, questions)\n"
+            "parts = reward.score(texts, [0] * (3 * len(hard)) + [1] * 40, questions)\n"
+            "rewards = [part['reward'] for part in parts]\n"
             "assert rewards == [0.0] * (3 * len(hard)) + [1.0] * 40, rewards\n"
-            "print(sum(parts['unparsed']))\n")
+            "print(sum(part['unparsed'] for part in parts))\n")
     done = run_python(code, json.dumps(HARD))
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) >= 3 * (len(HARD) - 2)  # counted: all but those decided without SymPy
@@ -99,7 +102,7 @@ def test_unparseable_truth_is_never_matched(truth):
 
 def test_no_box_no_credit():
     """R5: without a box the whole text was searched for any number."""
-    for text in ("the value is 42 but unboxed", "42", "could be 7 or 42", r"\boxed 42", r"\boxed{42", "None"):
+    for text in ("the value is 42 but unboxed", "42", "42}", r"\boxed 42", r"\boxed{42", "None"):
         assert reward.math_reward(text, "42")["accuracy"] == 0
         assert reward.extract_boxed(text) is None
     assert reward.math_reward("None", "None")["accuracy"] == 0
@@ -124,7 +127,7 @@ def test_extraction_happens_once():
     """R8: one stage removed the box, the next looked for it again: all rewards 0."""
     assert reward.math_reward(box("42"), "42") == {"format": 0.5, "accuracy": 1}
     assert reward.math_reward(box("42"), r"\boxed{42}")["accuracy"] == 1
-    assert reward.score([box("42")], [0], [{"answer": "42"}])[0] == [1.5]
+    assert [part["reward"] for part in reward.score([box("42")], [0], [{"answer": "42"}])] == [1.5]
     assert reward.equivalent("42", "42") and reward.equivalent(r"\boxed{42}", "42")
 
 
@@ -142,7 +145,11 @@ def test_tiny_numbers_differ(answer, truth):
     (r"1+\frac{1}{\mathrm{e}}", r"1-\frac{1}{\mathrm{e}}"), ("n=3k", "3"), ("x^2+1=0", "x^2+2=0"),
     ("2(3)", "5"), ("3 4", "7"), ("1010_2", "1010"), ("R-r", "0"), ("5)", "5"),
     (r"7 & \frac{1}{2}", r"\frac{1}{2}"), (r"2\frac{1}{2}\pi", r"\pi"), ("5,5", "5"), ("1.2.3", "0.36"),
-    ("ABC", "CAB"), (r"5 \text{ million}", "5"), ("5m", "5")])
+    ("ABC", "CAB"), (r"5 \text{ million}", "5"), ("5m", "5"), ("3x=5", "35"), ("1/x=5", "1/5"),
+    ("0.3...", "0.3"), ("2^10^3", "2^{30}"), ("x'+1", "x+1"), ("5,5,6", "5,6"), ("5 feet 3", "5"),
+    ("(2,3]", "(2,3)"),
+    (r"-\infty", r"\infty"), (r"\frac{1}{0}", r"\frac{2}{0}"), (r"\frac{x}{0}", r"\frac{y}{0}"),
+    (r"\frac{1}{2}3\pi", r"\frac{3}{2}\pi"), (r"\sqrt2 3", r"3\sqrt2"), (r"\text{cm}", r"\text{m}")])
 def test_nothing_is_read_in_part(answer, truth):
     """R10: text was parsed up to where it broke, and equations became 0."""
     assert not reward.equivalent(answer, truth)
@@ -160,7 +167,12 @@ NOTATIONS = [  # R11: truth, answer, our decision. Rounded values are wrong; a p
     ("(1,2)", "(2,1)", False), (r"\text{No solution}", "no solution", True),
     (r"1 \pm \sqrt{19}", r"1\pm\sqrt{19}", True), ("2i", "(1+i)^2", True), ("5<x", "x>5", False),
     (r"\pi R^2-\pi r^2", r"\pi(R^2-r^2)", True), (r"\text{Evelyn}", "evelyn", True),
-    ("-3.5", r"-3\frac{1}{2}", True),
+    ("-3.5", r"-3\frac{1}{2}", True), (r"2 \frac { 1 } { 2 }", r"2\frac12\text{ cm}", True),
+    ("2 1/2", "2.5", True), ("5 ft", r"5\text{ feet}", True), (r"5\text{ m}", "5米", True),
+    (r"5\text{ m}", r"5\text{ ms}", False), (r"5\text{ cm}^{2}", "5 cm^2", True),
+    ("5平方厘米", "5 cm", False), ("A", r"\text{(A).}", True), ("x^2", "x**2", True), ("6", "2·3", True),
+    ("5", r"5\\", False), (r"\{i,-i\}", r"\{-i,i\}", True), ("-1", "i^2", True),
+    ("30", "\n 30 \t\n", True), ("-5", "–5", True),
 ]
 
 
@@ -168,6 +180,24 @@ NOTATIONS = [  # R11: truth, answer, our decision. Rounded values are wrong; a p
 def test_table_of_notations(truth, answer, decision):
     """R11: what another notation is worth must not change with a library version."""
     assert reward.equivalent(answer, truth) == decision
+
+
+@pytest.mark.parametrize("text, value, unit", [
+    (r"\dfrac{-1}{2}", "-1/2", ""), ("2 1/2 inches", "(2+1/2)", "inch"), ("1,000 feet", "1,000", "ft"),
+    (r"12\,\mathrm{cm}^{2}.", "12", "cm2"), (r"\boxed{ 5\text{ m} }", "5", "m"), ("5 m", "5 m", "")])
+def test_value_and_unit(text, value, unit):
+    """Plain fractions become numbers, which are compared without SymPy."""
+    assert reward.tidy(text) == (value, unit)
+
+
+@pytest.mark.parametrize("text", [
+    "2{3}", "2[3]", "(2)[3]", "(2)3", "{2}3", "{2}{3}", "3 4", "3 .4", r"\frac{1}{2} 3", "x=y=3",
+    r"2\frac{1}{2}x", "1.2.3", "10_2", "ABC", "5 and 6", "5 or 6", "x'", "5!", "2^3^4", "2^{3^4}", "2^10^3", "2^{71^{71}}",
+    "x^{5001}", "x^{71}+y^{71}", "(" * 30 + "1" + ")" * 30, r"\sum x", r"\int x", r"\pin", r"\text{x}"])
+def test_what_is_not_read(text):
+    """Misread or endless inside the parser, so they must not get there."""
+    with pytest.raises(ValueError, match="not safely readable"):
+        reward.read(text)
 
 
 @pytest.mark.parametrize("answer, truth", [("21", "1"), ("CAB", "A"), ("5, 6, 7", "5"), ("1", "21")])
@@ -205,13 +235,116 @@ def test_linear_time(piece):
 
 def test_score():
     texts = [box("1"), r"\boxed{2}", box("2"), r"\boxed{9^{9^9}}"]
-    rewards, parts = reward.score(texts, [1, 0, 1, 0], [{"answer": "2"}, {"answer": "1"}])
-    assert rewards == [1.5, 1.0, 0.5, 0.0]
-    assert parts == {"format": [0.5, 0, 0.5, 0], "accuracy": [1, 1, 0, 0], "unparsed": [0, 0, 0, 1]}
-    assert reward.score([], [], [])[0] == []
-    with pytest.raises(ValueError, match="4 responses but 3 owners"):
-        reward.score(texts, [0, 1, 0], [{"answer": "2"}, {"answer": "1"}])
-    with pytest.raises(ValueError, match="kind = 'maths'.*math"):
-        reward.score(texts, [1, 0, 1, 0], [{"answer": "2"}, {"answer": "1"}], kind="maths")
-    with pytest.raises((IndexError, KeyError)):  # a programming error is not a wrong answer
-        reward.score(texts, [1, 0, 1, 7], [{"answer": "2"}, {"answer": "1"}])
+    questions = [{"answer": "2"}, {"answer": "1"}]
+    assert reward.score(texts, [1, 0, 1, 0], questions) == [
+        {"reward": 1.5, "format": 0.5, "accuracy": 1, "unparsed": 0},
+        {"reward": 1.0, "format": 0, "accuracy": 1, "unparsed": 0},
+        {"reward": 0.5, "format": 0.5, "accuracy": 0, "unparsed": 0},
+        {"reward": 0.0, "format": 0, "accuracy": 0, "unparsed": 1}]
+    assert reward.score([], [], []) == []
+    for owner in ([0, 1, 0], [0, 1, 0, 0, 0]):  # one question index for each response
+        with pytest.raises(ValueError, match="shorter|longer"):
+            reward.score(texts, owner, questions)
+    for owner, kind in (([1, 0, 1, 7], "math"), ([1, 0, 1, 0], "maths"), ([1, 0, 1, 0], "grounding")):
+        with pytest.raises((IndexError, KeyError)):  # a programming error is not a wrong answer
+            reward.score(texts, owner, questions, kind)
+
+
+@pytest.mark.parametrize("truth, answer, iou, center", [
+    ([100, 200, 300, 400], "[100, 200, 300, 400]", 1, 1),
+    ([0, 0, 200, 200], "[100, 0, 300, 200]", 1 / 3, 1),   # 100 of 200 + 200 - 100; center on the edge
+    ([0, 0, 200, 200], "[102, 0, 300, 200]", 98 / 300, 0),  # 98 of 200 + 198 - 98
+    ([0, 0, 400, 400], "[200, 200, 600, 600]", 1 / 7, 1),  # one quarter of 4 + 4 - 1; center on the corner
+    ([200, 200, 600, 600], "[0, 0, 400, 400]", 1 / 7, 1),
+    ([202, 200, 600, 600], "[0, 0, 400, 400]", 198 / 1398, 0),  # 198 of 2 * 398 + 2 * 400 - 198
+    ([200, 202, 600, 600], "[0, 0, 400, 400]", 198 / 1398, 0),
+    ([0, 0, 400, 400], "[100, 100, 200, 300]", 1 / 8, 1),
+    ([400, 400, 600, 600], "[0, 0, 1000, 1000]", 1 / 25, 1),
+    ([0, 0, 100, 100], "[100, 0, 200, 100]", 0, 0),        # they touch
+    ([0, 0, 100, 100], "[0, 300, 100, 400]", 0, 0),        # apart in one direction only
+    ([0, 0, 100, 100], "[300, 300, 400, 400]", 0, 0),      # apart in both: (-200) * (-200) is no overlap
+    ([0, 0, 300, 300], "[-100, -200, 500, 300]", 3 / 10, 1),
+    ([0, 0, 500, 1000], "[0, 0, 1, 1]", 1 / 2, 1),         # ratios: none is above 1
+    ([0, 0, 1, 1], "[0, 0, 1, 1.5]", 1.5e-6, 1),           # thousandths: one is
+    ([0.25, 0.25, 0.75, 0.75], "[250, 250, 750, 750]", 1, 1),
+    ([250, 250, 750, 750], "[.25, .25, .75, 0.5]", 1 / 2, 1)])
+def test_intersection_over_union(truth, answer, iou, center):
+    """Worked by hand in thousandths of the picture."""
+    got = reward.grounding_reward(box(answer), truth)
+    assert got == {"format": 0.5, "iou": pytest.approx(iou, rel=1e-12), "center": center}
+
+
+@pytest.mark.parametrize("answer", [
+    "(100,200),(300,400)", "100 200 300 400", r'\{"bbox_2d": [100, 200, 300, 400]\}', "[0.1, 0.2, 0.3, 0.4]",
+    "[1e2, 2E+2, 300., 4000e-1]", "x1=100 y1=200 x2=300 y2=400", r"<box>100, 200, 300, 400</box>"])
+def test_notations_of_a_box(answer):
+    assert reward.grounding_reward(box(answer), [100, 200, 300, 400])["iou"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("truth", [
+    "[100, 200, 300, 400]", (0.1, 0.2, 0.3, 0.4), np.array([0.1, 0.2, 0.3, 0.4], np.float32),
+    [np.float32(0.1), np.float32(0.2), np.float32(0.3), np.float32(0.4)], np.array([100, 200, 300, 400])])
+def test_truth_as_it_comes_from_a_table(truth):
+    assert reward.grounding_reward(box("[100, 200, 300, 400]"), truth)["iou"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize("answer", [
+    "", "none", "[100, 200, 300]", "[1, 2, 3, 4, 5]", "[300, 200, 100, 400]", "[300, 400, 100, 200]",
+    "[100, 400, 300, 200]", "[100, 200, 100, 400]", "[100, 200, 300, 200]", "[0, 0, 0, 0]", "nan nan nan nan",
+    "[100, 200, 300, 400] or [0, 0, 100, 100]", "[0, 0, inf, inf]"])
+def test_no_box_no_overlap(answer):
+    assert reward.grounding_reward(box(answer), [0, 0, 1000, 1000]) == {"format": 0.5, "iou": 0, "center": 0}
+
+
+@pytest.mark.parametrize("answer", [
+    f"[0, 0, {'9' * 400}, 1]", f"[-{'9' * 400}, 0, {'9' * 400}, 1]", "[-1e999, -1e999, 1e999, 1e999]",
+    "[-1e308, -1e308, 1e308, 1e308]", "[0, 0, 1e-320, 1e-320]", "[-1e999, 0, 1e-999, 1]",
+    "[0, 0, 1e999, 1e-99]"])
+def test_numbers_beyond_floats(answer):
+    got = reward.grounding_reward(box(answer), [100, 100, 300, 300])
+    assert got["iou"] == pytest.approx(0) and got["center"] in (0, 1)
+
+
+def test_the_last_box_counts_in_grounding():
+    first, last = "[100, 200, 300, 400]", "[0, 0, 50, 50]"
+    texts = {box(last) + box(first): 1, box(first) + box(last): 0, first: 0, box(first) + r"\boxed{": 0}
+    for text, iou in texts.items():
+        assert reward.grounding_reward(text, [100, 200, 300, 400])["iou"] == iou
+
+
+def test_grounding_parts():
+    questions = [{"box": [0, 0, 200, 200]}, {"box": [0.5, 0.5, 1, 1]}]
+    texts = [box("[100, 0, 300, 200]"), r"\boxed{[0.5, 0.5, 1, 1]}", box("[100, 0, 300, 200]"), "?"]
+    third, half, whole, nothing = reward.score(texts, [0, 1, 1, 0], questions, "grounding")
+    assert third["reward"] == pytest.approx(0.5 + 1 / 3 + 1) and third["accuracy"] == third["center"] == 1
+    assert half == {"reward": 2, "format": 0, "iou": 1, "center": 1, "accuracy": 1}
+    assert whole == {"reward": 0.5, "format": 0.5, "iou": 0, "center": 0, "accuracy": 0}
+    assert set(nothing.values()) == {0}
+    for truth in ("", None, [1, 2, 3], [3, 2, 1, 0]):  # bad data is not a wrong answer
+        with pytest.raises(TypeError):
+            reward.grounding_parts(texts[0], {"box": truth})
+
+
+@pytest.mark.parametrize("piece", ["9", "1.", "1e-", "-", ".", "1,", " ", "0.1 ", "e1", r"\boxed{", "[1,2] "])
+def test_linear_time_in_grounding(piece):
+    text = rf"<thinking></thinking>\boxed{{{piece * (10**6 // len(piece))}}}"
+    start = time.monotonic()
+    assert reward.grounding_reward(text, [0, 0, 1000, 1000])["iou"] == 0
+    assert time.monotonic() - start < 5
+
+
+def test_whatever_a_model_writes():
+    """No text ends the program, and no part leaves its range."""
+    pieces = [*"0123459.,-+e[](){}<>|=^_/\\ \n'~%$xi", r"\boxed{", "<thinking>", "</thinking>", r"\frac{",
+              r"\sqrt{", r"\text{", "1e999", "-1e999", "1e-400", "0.5", "1000", "nan", "inf", "None", "٣",
+              "²", "米", "\0", r"\\"]
+    draw = random.Random(0)
+    for _ in range(3000):
+        text = "".join(draw.choices(pieces, k=draw.randint(0, 20)))
+        text = draw.choice([text, box(text), box(f"[{draw.random()}, -1, {draw.uniform(1, 2000)}, {text}]")])
+        math_parts = reward.math_parts(text, {"answer": draw.choice(["5", r"\frac{1}{2}", "x^2+1"])})
+        parts = reward.grounding_parts(text, {"box": [100, 100, 300, 300]})
+        assert set(math_parts) == {"reward", "format", "accuracy", "unparsed"}
+        assert set(parts) == {"reward", "format", "iou", "center", "accuracy"}
+        assert all(0 <= part <= 1 for key, part in {**math_parts, **parts}.items() if key != "reward"), text
+        assert parts["reward"] == parts["format"] + parts["iou"] + parts["center"]

@@ -3,13 +3,13 @@ against the library's own passes."""
 import numpy as np
 import pytest
 import torch
-from helpers import tiny_llama, tiny_qwen_vl, word_tokenizer
+from helpers import stack, tiny_llama, tiny_qwen_vl, word_tokenizer
 from PIL import Image
 from transformers import GenerationConfig, Qwen2VLImageProcessorPil
 
 import rollout
 from model import PictureProcessor, Policy, collate, end_ids
-from rollout import Trajectory, chunks, draw, generate, load_questions, pack, seed_of
+from rollout import Trajectory, chunks, draw, load_questions, pack, seed_of
 
 PLAIN = {'system_prompt': '', 'examples': [], 'prompt_suffix': ''}
 random = np.random.default_rng(0)
@@ -17,6 +17,10 @@ random = np.random.default_rng(0)
 
 def encode(question, processor, **settings):
     return rollout.encode(question, processor, PLAIN | settings)
+
+
+def generate(*args, **settings):
+    return stack(rollout.generate(*args, **settings))
 
 
 def picture(width, height):
@@ -169,6 +173,19 @@ def test_end_tokens_are_part_of_the_response():
     assert end_ids(model, processor) == [2, 9, 30]
 
 
+def test_trajectories_come_question_by_question():
+    """In the order of the questions, whatever the order of their lengths; the cost counts the prompt too."""
+    model, processor = tiny_llama()
+    prompts = [encode(question, processor) for question in reversed(TEXTS)]
+    trajectories = rollout.generate(Policy(model), processor, prompts, 3, [2, 9], range(5), 12, 100)
+    assert [t.slot for t in trajectories] == [slot for slot in range(5) for _ in range(3)]
+    for t in trajectories:
+        assert len(t.ids) == len(t.logps) <= 12 and t.cost == len(prompts[t.slot]['input_ids']) + len(t.ids)
+        assert type(t.truncated) is bool and t.truncated == (t.ids[-1] not in (2, 9))
+        assert t.text == processor.decode(t.ids, skip_special_tokens=True)
+    assert rollout.generate(Policy(model), processor, [], 3, [2], [], 12) == []
+
+
 def test_what_follows_the_end_changes_nothing():
     """T3: ids behind the end are neither seen nor scored."""
     model, processor, prompts = setting('llama')
@@ -305,9 +322,9 @@ def test_load_questions(tmp_path):
 
 
 def test_pack_and_chunks():
-    rows = [Trajectory(3, [5, 2], [0.0, 0.0], 1.0, 4), Trajectory(1, [6, 7, 2], [0.0] * 3, 1.0, 9),
-            Trajectory(3, [2], [0.0], 1.0, 4)]
-    prompts, owner, ids, mask = pack(rows, lambda slot: f'prompt {slot}', 'cpu')
+    rows = [Trajectory(3, [5, 2], [0.0, 0.0], 4), Trajectory(1, [6, 7, 2], [0.0] * 3, 9),
+            Trajectory(3, [2], [0.0], 4)]
+    prompts, owner, ids, mask = pack(rows, {1: 'prompt 1', 3: 'prompt 3'}, 'cpu')
     assert prompts == ['prompt 3', 'prompt 1'] and owner.tolist() == [0, 1, 0]
     assert ids.tolist() == [[5, 2, 0], [6, 7, 2], [2, 0, 0]]
     assert mask.tolist() == [[True, True, False], [True, True, True], [True, False, False]]

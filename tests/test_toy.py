@@ -62,7 +62,7 @@ def test_rows_on_disk(folder, tmp_path):
     assert not seen['test'] & seen['train'] and not seen['ood'] & (seen['train'] | seen['test'])
 
 
-@pytest.mark.parametrize('level', [1, 2, 3])
+@pytest.mark.parametrize('level', toy.LEVELS)
 def test_no_picture_of_test_is_trained_on(level):
     """Neither in train nor in the warm start; and the pairs of sides of ood occur nowhere else."""
     asked = {split: toy.sample_questions(level, split, count, random.Random(split))
@@ -74,7 +74,7 @@ def test_no_picture_of_test_is_trained_on(level):
     assert {(h, w) for w, h in sides['ood']} <= sides['train'], 'the sums of ood are known, not its pictures'
 
 
-@pytest.mark.parametrize('level', [1, 2, 3])
+@pytest.mark.parametrize('level', toy.LEVELS)
 @pytest.mark.parametrize('seed', [0, 1])
 def test_the_text_alone_does_not_answer(level, seed):
     for split, count in toy.ROWS.items():
@@ -85,7 +85,7 @@ def test_the_text_alone_does_not_answer(level, seed):
             assert max(counts.values()) < 0.25 * sum(counts.values()), (split, kind, counts.most_common(1))
 
 
-@pytest.mark.parametrize('level', [1, 2, 3])
+@pytest.mark.parametrize('level', toy.LEVELS)
 def test_worked_answers(level):
     """All parse and are made of known words; right recipes give the right answer, in three ways or more."""
     rng, words = random.Random(0), toy.make_model()[1]
@@ -105,6 +105,12 @@ def test_worked_answers(level):
                 lucky += value(answer) == pytest.approx(worked_out(scene, kind))
     assert len(ways) == (2 if level == 1 else 6) and min(map(len, ways.values())) >= 3
     assert lucky < 0.1 * 300, 'wrong recipes are wrong, but for coincidences like 2 + 2 = 2 * 2'
+
+
+def test_unknown_level(tmp_path):
+    with pytest.raises(SystemExit, match=r'toy_level = 3: it must be one of \[1, 2\]'):
+        toy.prepare(tmp_path, level=3)
+    assert not list(tmp_path.iterdir())
 
 
 def test_same_seed_same_toy(tmp_path, folder):

@@ -1,0 +1,3 @@
+# FastRL without ARS (Table 2): always rollouts_per_question rollouts.
+pruning = 'mdap'
+adaptive_rollouts = False
