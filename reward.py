@@ -36,7 +36,6 @@ UNREADABLE = re.compile(r'''(?<![\\a-zA-Z])(?:[a-zA-Z]{3}|[A-Z]{2}|or\b) | \d_ |
     | \\(?!(?:frac|sqrt|pi|cdot|times|div|pm|infty|cup|cap|leq?|geq?|lt|gt|neq?|sin|cos|tan|cot|sec|csc|log|ln
         |alpha|beta|gamma|delta|theta|lambda|mu|phi|omega)(?![a-zA-Z]))[a-zA-Z]''', re.VERBOSE)
 
-
 def extract_boxed(text):
     """Content of the last \\boxed{...}, braces balanced (not \\{); None if absent or never closed."""
     _, box, text = text.rpartition('\\boxed{')
@@ -46,7 +45,6 @@ def extract_boxed(text):
         if depth == 0:
             return text[:token.start()].strip()
 
-
 def format_reward(text):
     """0.5 for <thinking>...</thinking> ... \\boxed{...} ..., else 0. Forward searches only: linear time."""
     text = ''.join(piece.strip() for piece in re.split('([<>/])', text))
@@ -54,13 +52,11 @@ def format_reward(text):
     box = text.find('\\boxed{', end)
     return 0.5 if text.startswith('<thinking>') and -1 < end < box < text.find('}', box) else 0.0
 
-
 def tidy(text):
-    """An answer as people write it -> its value in one spelling, and its unit (SPELLINGS put it after a \\n)."""
+    """An answer as people write it -> its value in one spelling and its unit (put behind a line break)."""
     for pattern, new in SPELLINGS:
         text = re.sub(pattern, new, text)
     return text.partition('\n')[::2]
-
 
 def read(text):
     """LaTeX -> SymPy object; ValueError if that would be unsafe or incomplete."""
@@ -70,7 +66,6 @@ def read(text):
         raise ValueError(f'not safely readable: {text}')
     case = ConversionConfig(lowercase_symbols=False)  # else R - r is 0
     return sympy.sympify(latex2sympy(text, is_real=True, normalization_config=None, conversion_config=case))
-
 
 def same(truth, answer):
     """Equality of SymPy objects: exact (decimals: to 1e-12), of formulas at 3 points, of sets by member."""
@@ -88,7 +83,6 @@ def same(truth, answer):
         if a != b and not abs(a - b) < tolerance * abs(a):
             return False
     return True
-
 
 @lru_cache(maxsize=4096)
 def judge(answer, truth):
@@ -112,16 +106,13 @@ def judge(answer, truth):
     except (Exception, TimeoutException):  # the one failure that becomes reward 0; counted
         return None
 
-
 def equivalent(answer, truth):
     """Do the content of a box and the true answer have the same value? None, empty, unreadable: False."""
     return bool(judge(answer or '', truth))
 
-
 def math_reward(response, answer):
     """{'format': 0 or 0.5, 'accuracy': 0 or 1}."""
     return {'format': format_reward(response), 'accuracy': float(equivalent(extract_boxed(response), answer))}
-
 
 def math_parts(response, question):
     """Eq. 4: format + accuracy, 0 to 1.5; 'unparsed': 1 where the content of the box could not be read."""
@@ -129,13 +120,11 @@ def math_parts(response, question):
     verdict = judge(extract_boxed(response) or '', question['answer'])
     return {'reward': sum(parts.values()), **parts, 'unparsed': float(verdict is None)}
 
-
 def read_box(text):
     """'[.1, .2, .7, 1]' or thousandths (any is above 1) -> [left, top, right, bottom] as ratios, or None."""
     box = [float(number) for number in re.findall(r'(?<![\w.])-?\d*\.?\d+(?:[eE][+-]?\d+)?', str(text))]
     if len(box) == 4 and box[0] < box[2] and box[1] < box[3]:
         return [number / 1000 for number in box] if max(box) > 1 else box
-
 
 def grounding_reward(response, box):
     """{'format': 0 or 0.5, 'iou': intersection over union with `box`, 'center': is that inside? 0 or 1}."""
@@ -145,15 +134,12 @@ def grounding_reward(response, box):
     center = all(truth[k] <= (answer[k] + answer[k + 2]) / 2 <= truth[k + 2] for k in (0, 1))
     return {'format': format_reward(response), 'iou': overlap / union, 'center': float(center)}
 
-
 def grounding_parts(response, question):
     """Continuous: format + IoU + center-in, 0 to 2.5; 'accuracy', for filters and tests, is center-in."""
     parts = grounding_reward(response, question['box'])
     return {'reward': sum(parts.values()), **parts, 'accuracy': parts['center']}
 
-
 KINDS = {'math': math_parts, 'grounding': grounding_parts}  # your own: (response, question) -> named parts
-
 
 def score(texts, owner, questions, kind='math'):
     """Named parts, with 'reward', of each of N responses; owner[i]: index of the question of response i."""

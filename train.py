@@ -312,7 +312,7 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
                 f'{size} {means.count(0)} none right, {means.count(1)} all, accuracy {fmean(means):.3f}')
         say(f'refill {refill + 1}: {seen}')
         if greso:
-            missing, flat = questions_per_step - len(groups), 1 - len(groups) / len(asked)
+            missing, flat = questions_per_step - len(groups), (means.count(0) + means.count(1)) / size
             size = ars.refill_size(missing * G, flat, G, questions_per_step)
     else:
         save()
