@@ -342,23 +342,21 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
         rows = [t for t in rows if t.advantage or not drop_flat_groups]  # count stays: the same mean
         hands = mdap.deal([t.cost for t in rows], [t.slot for t in rows], world)
         hands = [[rows[i] for i in hand] for hand in hands]
-        plan.append((count, [sampling.chunks(hand, [t.cost for t in hand], tokens_per_microbatch)
-                             for hand in hands]))
-    my_batches = [batch for _, update in plan for batch in update[rank]]
+        plan.append((rows, count, [sampling.chunks(hand, [t.cost for t in hand], tokens_per_microbatch)
+                                   for hand in hands]))
+    my_batches = [batch for _, _, update in plan for batch in update[rank]]
     for slot in {t.slot for t in survivors[:1] + sum(my_batches, [])} - set(prompts):  # of other ranks
         prompts[slot] = sampling.encode(questions[asked[slot]], processor, config)
     lap('prune')
 
     # 5. log-probs before the updates: old ones where the sampler's do not serve, the reference's if beta > 0
     with torch.no_grad():
-        for batch in my_batches if old_logps == 'recompute' else []:
-            for t, logps in zip(batch, policy(*sampling.pack(batch, prompts, device))[0].tolist()):
-                t.logps = logps[:len(t.ids)]
-        lap('old')
-        for batch in my_batches if reference else []:
-            for t, logps in zip(batch, reference(*sampling.pack(batch, prompts, device))[0].tolist()):
-                t.ref_logps = logps[:len(t.ids)]
-        lap('ref')
+        recompute = policy if old_logps == 'recompute' else None
+        for stage, network, name in (('old', recompute, 'logps'), ('ref', reference, 'ref_logps')):
+            for batch in my_batches if network else []:
+                for t, logps in zip(batch, network(*sampling.pack(batch, prompts, device))[0].tolist()):
+                    setattr(t, name, logps[:len(t.ids)])
+            lap(stage)
 
     # 6. updates: every micro-batch adds its share of a mean over all ranks, whose count is known beforehand
     policy.train(gradient_checkpointing)
@@ -366,8 +364,7 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
     for group in optimizer.param_groups:
         group['lr'] = lr
     totals, norms, trained = torch.zeros(4, dtype=torch.float64), [], []
-    for count, update in plan:
-        rows = [t for hand in update for batch in hand for t in batch]
+    for rows, count, update in plan:
         if not rows or not reference and not any(t.advantage for t in rows):
             continue  # no signal: not even momentum moves
         trained += rows
@@ -445,7 +442,7 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
     log(record)
     if last or save_every and step % save_every == 0:
         save()
-say(f'done: {state["updates"]} updates in {step} steps, best eval/accuracy {state["best"]:.3f}; '
+say(f'done: {state["updates"]} updates in {state["step"]} steps, best eval/accuracy {state["best"]:.3f}; '
     f'eval.py opens {out_dir}/latest')
 if dist.is_initialized():
     dist.destroy_process_group()
