@@ -6,7 +6,7 @@
 A script lists its settings as plain assignments (`tau = 0.8  # what it means`) above its call of configure().
 A config file is a small Python file that assigns some of them; it is run, so use only files you trust. Names
 must exist, values must have the default's type, and what a comment says holds: "'a' | 'b'" at its start lists
-the only values, "at least 2" is a bound. Errors name key, value and cure.
+the only values, "at least 2" and "at most 1" are bounds. Errors name key, value and cure.
 """
 import ast
 import difflib
@@ -78,9 +78,10 @@ def configure(*scripts, argv=None, base=None):
         config[key] = check(key, text if equals else 'true', settings, 'the command line', is_text=True)
     for key, (_, comment) in settings.items():
         choices = re.match(r"'[^']*'( \| '[^']*')+", comment)
-        least = re.search(r'at least (-?\d+(\.\d+)?)', comment)
         if choices and config[key] not in re.findall("'([^']*)'", choices[0]):
             fail(f'{key} = {config[key]!r} must be one of {choices[0]}')
-        if least and not config[key] >= float(least[1]):  # nan is not
-            fail(f'{key} = {config[key]!r} must be at least {least[1]}')
+        for word, sign in (('least', 1), ('most', -1)):
+            bound = re.search(rf'at {word} (-?\d+(\.\d+)?)', comment)
+            if bound and not sign * config[key] >= sign * float(bound[1]):  # nan is not
+                fail(f'{key} = {config[key]!r} must be at {word} {bound[1]}')
     return config

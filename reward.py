@@ -139,7 +139,7 @@ def grounding_parts(response, question):
     parts = grounding_reward(response, question['box'])
     return {'reward': sum(parts.values()), **parts, 'accuracy': parts['center']}
 
-KINDS = {'math': math_parts, 'grounding': grounding_parts}  # your own: (response, question) -> named parts
+KINDS = {'math': math_parts, 'grounding': grounding_parts}  # add yours, here and to train.py's comment
 
 def score(texts, owner, questions, kind='math'):
     """Named parts, with 'reward', of each of N responses; owner[i]: index of the question of response i."""

@@ -8,7 +8,7 @@
 Departures from textbook GRPO:
 1. only trajectories that differ in advantage or tokens are trained on; pruning precedes every log-prob pass;
 2. the old log-probs are the sampler's own unless old_logps = 'recompute': one policy, one temperature;
-3. ids depend on seed, step and question only, so that one process and many sample and train the same.
+3. random numbers depend on seed, step and place only: one process and many sample and train the same.
 """
 import json
 import os
@@ -46,7 +46,7 @@ attn_implementation = 'sdpa'    # or 'eager', 'flash_attention_2'
 trust_remote_code = False       # run model code that a checkpoint brings along
 # data
 dataset = 'toy_geo'             # a name under data/, or a parquet / jsonl file
-eval_dataset = ''               # '': the test split of dataset
+eval_dataset = ''               # '': the test split of dataset; a file has none and is taken itself
 toy_level = 1                   # 1: quick demo, 2: harder and richer
 system_prompt = ''              # '': none
 examples = []                   # worked examples shown as earlier turns: [[question, answer], ...]
@@ -61,19 +61,19 @@ temperature = 1.0               # of sampling and of every log-prob, at least 0.
 max_response_tokens = 64        # longer responses are cut: truncated; at least 1
 max_tokens_in_flight = 262144   # per rank: rows x (prompt + response) sampled at once; bounds the cache
 adaptive_rollouts = True        # ARS: G follows the pruning history
-greso = False                   # GRESO: mostly skip questions last answered all right or all wrong
+greso = False                   # GRESO: may skip questions last answered all right or all wrong
 dynamic_sampling = False        # DAPO: replace questions whose answers are all right or all wrong
-max_refills = 20                # DAPO: rounds of sampling that may follow the first of a step; at least 0
+max_refills = 19                # DAPO: rounds of sampling that may follow the first of a step; at least 0
 # reward
-reward = 'math'                 # or 'grounding': a name of reward.KINDS
+reward = 'math'                 # 'math' | 'grounding': see reward.KINDS
 overlong_buffer = 0             # DAPO: the last so many of max_response_tokens cost; 0: off; at least 0
 overlong_factor = 1.0           # so much for a response of full length
 # what to train on
 pruning = 'mdap'                # 'mdap' | 'cppo' | 'random' | 'advantage_only' | 'none': see mdap.py
 tau = 0.8                       # mdap: least deviation of those kept; 0: keep all, > 1: one; at least 0
 ngram = 1                       # mdap: of the token ids compared; at least 1
-prune_rate = 0.5                # cppo, random: share of each question's trajectories that goes; at least 0
-align = 0                       # trained trajectories are a multiple of this; 0: ranks x updates_per_step
+prune_rate = 0.5                # cppo, random: share of trajectories that goes, at least 0, at most 1
+align = 0                       # pruning stops at a multiple of this, at least 0: ranks x updates_per_step
 drop_flat_groups = False        # leave out trajectories of advantage 0: exact at beta = 0, and faster
 mask_truncated = False          # leave out answers that were cut off
 # loss
@@ -100,7 +100,7 @@ gradient_checkpointing = False  # less memory in updates, at full sequences
 eval_every = 25                 # steps; 0: only before and after
 eval_questions = 0              # 0: the whole test split
 eval_temperature = 0.0          # 0: greedy; at least 0
-eval_top_p = 1.0                # 1: off
+eval_top_p = 1.0                # 1: off; at most 1
 eval_sampled = True             # also one answer per question at the training temperature
 print_every = 25                # steps between printed groups of answers; 0: never
 save_every = 0                  # steps between checkpoints; 0: only the last
@@ -111,8 +111,6 @@ globals().update(config)
 # ------------------------------------------------------------------------------------------------------ setup
 rank, world = int(os.environ.get('RANK', 0)), int(os.environ.get('WORLD_SIZE', 1))
 say = tqdm.write if rank == 0 else (lambda *_: None)
-if reward not in rewarding.KINDS:
-    fail(f'reward = {reward!r} must be one of {list(rewarding.KINDS)}')
 if overlong_buffer > max_response_tokens:
     fail(f'overlong_buffer = {overlong_buffer} must be at most max_response_tokens = {max_response_tokens}')
 if (max_steps > 0) == (epochs > 0):
@@ -197,14 +195,15 @@ say(f'{model.num_parameters() / 1e6:.2f}M parameters in {model.dtype} on {device
 for doubtful, why in (
         (ratio != 'token' and average == 'token', f'ratio = {ratio}: GSPO takes average = seq, not token'),
         (ratio != 'token' and clip_high > 0.01, f'clip_high = {clip_high} hardly clips one ratio a sequence'),
-        (drop_flat_groups and beta > 0, f'drop_flat_groups with beta = {beta} drops their KL as well')):
+        (drop_flat_groups and beta > 0, f'drop_flat_groups with beta = {beta} drops their KL as well'),
+        (Path(data_name).suffix and not eval_dataset, f'no eval_dataset: {dataset} tests what it trains')):
     if doubtful:
         say(f'warning: {why}')
 if rank == 0:
     Path(out_dir).mkdir(parents=True, exist_ok=True)
-    done = Path(out_dir, 'log.jsonl').read_text().splitlines(True) if init_from == 'resume' else []
-    done = [line for line in done if json.loads(line).get('step', 0) <= state['step']]  # no step twice
-    Path(out_dir, 'log.jsonl').write_text(''.join(done))
+    path = Path(out_dir, 'log.jsonl')
+    done = path.read_text().splitlines(True) if state['step'] and path.is_file() else []
+    path.write_text(''.join(line for line in done if json.loads(line).get('step', 0) <= state['step']))
 
 def log(record):
     if rank == 0:
@@ -232,6 +231,7 @@ def save(name=''):
         link.replace(Path(out_dir, 'latest'))
         for old in sorted(Path(out_dir).glob('step_??????'))[:-keep_checkpoints]:
             shutil.rmtree(old)
+    sampling.gather(None)  # no rank ends before all is written
 
 def question_at(place):
     """The question at a place of the endless row of epochs, each a permutation of its own."""
@@ -276,8 +276,8 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
         first = len(asked)
         while len(asked) < first + size:
             question, drawn = question_at(drawn), drawn + 1
-            coin = sampling.seed_of(seed, 'skip', drawn) / 2 ** 32
-            if not greso or coin >= prompt_filter.skip_probability(question):
+            coin = torch.Generator().manual_seed(sampling.seed_of(seed, 'skip', drawn))
+            if not greso or torch.rand((), generator=coin) >= prompt_filter.skip_probability(question):
                 asked.append(question)
         mine = range(first + rank * size // world, first + (rank + 1) * size // world)
         truths = [questions[asked[slot]] for slot in mine]
@@ -299,11 +299,10 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
             t.slot, t.parts, t.reward, t.advantage = mine[t.slot], scores, value, advantage
         lap('reward')
         rollouts = [t for part in sampling.gather(rollouts) for t in part]
+        lap('generate')  # waiting for the slowest rank
         sampled += rollouts
         for group in (rollouts[i:i + G] for i in range(0, len(rollouts), G)):
-            right = [t.parts['accuracy'] for t in group]
-            prompt_filter.observe(asked[group[0].slot], right)
-            if not dynamic_sampling or ars.informative(right):
+            if not dynamic_sampling or ars.informative([t.parts['accuracy'] for t in group]):
                 groups.append(group)
         if len(groups) >= questions_per_step:
             break
@@ -403,14 +402,16 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
     # 7. the step counts as done: report, evaluate, save
     skipped = drawn - state['drawn'] - len(asked)
     state['step'], state['drawn'], step = step + 1, drawn, step + 1
+    for i in range(0, len(sampled), G):
+        prompt_filter.observe(asked[sampled[i].slot], [t.parts['accuracy'] for t in sampled[i:i + G]])
     prompt_filter.end_step(epoch)
-    if drawn // per_epoch > epoch:
-        adaptive.end_epoch(step)
+    if drawn // per_epoch > epoch:  # with refills or skips the data may end before max_steps
+        adaptive.end_epoch(max_steps * drawn / (epochs * per_epoch) if epochs else step)
     totals = torch.tensor(sampling.gather(totals.tolist()), dtype=torch.float64).sum(0) / max(1, len(norms))
     flat = [not any(t.advantage for t in sampled[i:i + G]) for i in range(0, len(sampled), G)]
     record = {
         'step': step, 'epoch': epoch, 'rollouts_per_question': G,
-        'questions_skipped': skipped, 'refills': refill, 'updates': len(norms),
+        'questions_skipped': skipped, 'refills': refill, 'updates': sum(norm < torch.inf for norm in norms),
         'trajectories_sampled': len(sampled), 'trajectories_trained': len(trained),
         'tokens_sampled': sum(len(t.ids) for t in sampled),
         'tokens_trained': sum(len(t.ids) for t in trained),

@@ -1,5 +1,6 @@
-# The toy, as train.py runs it by default; harder with --toy_level=2 (two CPU cores, two minutes).
+# The toy at the level where methods differ (two CPU cores, three minutes; --toy_level=1 is for a quick look).
 #   python train.py config/toy.py config/dapo.py config/fastrl.py --tau=0.6
 dataset = 'toy_geo'
 init_from = 'toy'
+toy_level = 2
 out_dir = 'out/toy'

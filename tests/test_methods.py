@@ -2,6 +2,7 @@
 
 Rewards are replaced by ones that do not depend on what a hardly trained toy can do (helpers.COIN).
 """
+import itertools
 import json
 import math
 import re
@@ -147,6 +148,16 @@ def test_no_signal_ends_with_what_was_seen(right, processes, plugin, small, laun
     assert distance(tmp_path / 'latest', level / 'warm_start') == 0
 
 
+def test_what_a_failed_step_saw_is_not_counted(small, launch, level, tmp_path):
+    """The checkpoint of such an end is that before the step: no question counts twice after a resume."""
+    flags = [*files('dapo', 'greso'), *small, f'--out_dir={tmp_path}']
+    launch(*flags, '--max_refills=1', ok=False, before='RIGHT = 0.0\n' + ALWAYS)
+    state = json.loads((tmp_path / 'latest/state.json').read_text())
+    assert state['greso']['streaks'] == {} and state['greso']['counts']['all'] == state['drawn'] == 0
+    launch(*flags, '--init_from=resume', '--max_refills=19', before=COIN)
+    assert [record['step'] for record in read_log(tmp_path)[1:]] == [0, 1, 2]
+
+
 @pytest.mark.parametrize('case', [pytest.param(case, id=case['name']) for case in json.loads(
     (ROOT / 'tests/golden/dapo.json').read_text())['cases'] if case['kind'] == 'batch_assembly'])
 def test_batch_assembly_matches_reference_values(case, small, launch, tmp_path):
@@ -177,15 +188,63 @@ ars.informative = informative
 
 
 def test_an_epoch_ends_when_its_data_end(small, launch, level, tmp_path):
-    """D8: refills eat data, so one epoch of 24 questions has fewer steps than 24 / 4, and says how many."""
+    """D8: refills eat data, so two epochs of 24 questions have fewer steps than 2 x 24 / 4, and say how many;
+    ARS is called when data end, not steps, and its alpha reaches 1."""
     data = subset(level, tmp_path / 'data.parquet', 24)
-    text = launch(*files('dapo'), *small, f'--dataset={data}', '--questions_per_step=4', '--max_steps=0',
-                  '--epochs=1', '--eval_every=0', f'--out_dir={tmp_path}/out', before=COIN)
+    note = COIN + f'FILE = {str(tmp_path / "ends")!r}\n' + '''
+import ars
+end = ars.AdaptiveRollouts.end_epoch
+def noted(self, step):
+    with open(FILE + str(RANK), 'a') as file:
+        file.write(f'{step / self.total_steps}\\n')
+    return end(self, step)
+ars.AdaptiveRollouts.end_epoch = noted
+'''
+    text = launch(*files('dapo', 'fastrl'), *small, f'--dataset={data}', '--questions_per_step=4',
+                  '--max_steps=0', '--epochs=2', '--eval_every=0', f'--out_dir={tmp_path}/out', before=note)
     log = steps(tmp_path / 'out')
-    drawn = sum(record['trajectories_sampled'] // 4 for record in log)
-    assert 24 <= drawn < 24 + 4 * (1 + log[-1]['refills']) and 1 <= len(log) < 6
-    assert f'done: {2 * len(log)} updates in {len(log)} steps' in text
+    drawn = list(itertools.accumulate(record['trajectories_sampled'] // 4 for record in log))
+    assert 48 <= drawn[-1] < 48 + 4 * (1 + log[-1]['refills']) and 2 <= len(log) < 12
+    assert f'done: {sum(record["updates"] for record in log)} updates in {len(log)} steps' in text
     assert 'eval/accuracy' in log[-1] and (tmp_path / 'out/latest').is_dir()
+    first = next(number for number in drawn if number >= 24)
+    assert passes(tmp_path / 'ends') == pytest.approx([first / 48, drawn[-1] / 48])
+
+
+def test_the_surplus_goes_and_seeds_are_new(small, launch, tmp_path):
+    """The first questions with a signal are trained on, in order; refills do not repeat random numbers, and
+    take the size that GRESO says, from what is missing and the share without signal."""
+    before = f'FILE = {str(tmp_path / "noted")!r}\n' + '''
+import ars, json, mdap, rollout
+deal, generate, calls = mdap.deal, rollout.generate, []
+def note(name, value):
+    with open(FILE + name + str(RANK), 'a') as file:
+        file.write(json.dumps(value) + '\\n')
+def informative(accuracies):
+    calls.append(accuracies)
+    return len(calls) not in (1, 3, 4)  # of six questions; then all
+def size(missing, flat, G, default):
+    note('size', [missing, G, default, flat])
+    return 4
+def noted_deal(costs, owners, ranks):
+    note('slots', owners)
+    return deal(costs, owners, ranks)
+def noted_generate(policy, processor, prompts, count, ends, seeds, *sizes, **settings):
+    if count == 4:
+        note('seeds', seeds)
+    return generate(policy, processor, prompts, count, ends, seeds, *sizes, **settings)
+ars.informative, ars.refill_size, mdap.deal, rollout.generate = informative, size, noted_deal, noted_generate
+import reward
+reward.KINDS['math'] = lambda response, question: {
+    'reward': len(response), 'format': 0.5, 'accuracy': float(len(response) > 0)}
+'''
+    launch(*files('dapo', 'greso'), *small, '--max_steps=1', '--updates_per_step=1',
+           f'--out_dir={tmp_path}/out', before=before)
+    assert set(passes(tmp_path / 'notedslots')[0]) == {1, 4, 5, 6, 7, 8}
+    seeds = passes(tmp_path / 'notedseeds')
+    assert [len(row) for row in seeds] == [6, 4] and len(set(sum(seeds, []))) == 10
+    assert [row[:3] for row in passes(tmp_path / 'notedsize')] == [[12, 4, 6]]
+    assert steps(tmp_path / 'out')[0]['trajectories_sampled'] == 40
 
 
 def test_refills_resume_exactly(small, launch, level, tmp_path):
@@ -220,10 +279,13 @@ def test_greso_skips_before_rollout(small, launch, level, tmp_path):
     skipped = [record['questions_skipped'] for record in log]
     assert skipped[:3] == [0, 0, 0] and sum(skipped) > 20
     assert all(record['trajectories_sampled'] == 16 for record in log)
-    late = [record['prune/flat_groups'] for record in log[6:]]
-    assert sum(late) / len(late) < 0.45 < log[0]['prune/flat_groups'] + log[1]['prune/flat_groups']
+    flat = [record['prune/flat_groups'] for record in log]
+    assert sum(flat[6:]) / 12 < sum(flat[:3]) / 3 - 0.1
     states = [json.loads((tmp_path / name / 'latest/state.json').read_text())['greso'] for name in '12']
     assert states[0] == states[1] and states[0]['rates']['easy'] != 0.5
+    launch(*flags, '--max_steps=3', f'--out_dir={tmp_path}/3', before=COIN)
+    assert json.loads((tmp_path / '3/latest/state.json').read_text())['greso']['rates'] == {
+        'easy': 0.5, 'hard': 0.5}
     assert {record['step']: record['questions_skipped'] for record in log} == {
         record['step']: record['questions_skipped'] for record in steps(tmp_path / '2')}
 
@@ -331,6 +393,27 @@ losses.average = noted
     assert masked['rollout/length'] == everything['rollout/length'], 'statistics are those of all'
     counts = {int(line.split()[1]) for line in (tmp_path / 'count').read_text().splitlines()}
     assert sum(counts) == masked['tokens_trained'] < everything['tokens_trained']
+    launch(*flags, '--mask_truncated', '--pruning=mdap', '--align=999', f'--out_dir={tmp_path}/back',
+           before=COIN)
+    assert steps(tmp_path / 'back')[0]['trajectories_trained'] == masked['trajectories_trained']
+
+
+def test_ars_counts_what_is_trained_on(small, launch, tmp_path):
+    """METHOD 3: the counts are those after alignment, one per question, zeros left out."""
+    note = COIN + f'FILE = {str(tmp_path / "counts")!r}\n' + '''
+import ars, json
+record = ars.AdaptiveRollouts.record
+def noted(self, counts):
+    with open(FILE + str(RANK), 'a') as file:
+        file.write(json.dumps(counts) + '\\n')
+    record(self, counts)
+ars.AdaptiveRollouts.record = noted
+'''
+    launch(*files('fastrl'), *small, '--align=10', '--updates_per_step=1', f'--out_dir={tmp_path}/out',
+           before=note)
+    counts = passes(tmp_path / 'counts')
+    assert [sum(row) for row in counts] == [r['trajectories_trained'] for r in steps(tmp_path / 'out')]
+    assert all(len(row) == 6 and sum(row) % 10 == 0 for row in counts)
 
 
 def test_soft_overlong_punishment(small, launch, tmp_path):
@@ -360,7 +443,7 @@ def test_gspo_does_not_depend_on_micro_batches(ratio, small, launch, level, tmp_
     assert distance(tmp_path / 'whole/latest', level / 'warm_start') > 1e-4
 
 
-def test_doubtful_combinations_are_told(small, launch, tmp_path):
+def test_doubtful_combinations_are_told(small, launch, level, tmp_path):
     """L10: a sequence ratio with token averages or with GRPO's clip range; flat groups that have a KL."""
     flags = [*small, '--max_steps=1', f'--out_dir={tmp_path}']
     text = launch(*flags, '--ratio=sequence', before=COIN)
@@ -369,7 +452,11 @@ def test_doubtful_combinations_are_told(small, launch, tmp_path):
     text = launch(*flags, '--overlong_buffer=25', ok=False)
     assert 'overlong_buffer = 25 must be at most max_response_tokens = 24' in text and 'Traceback' not in text
     text = launch(*flags, '--reward=maths', ok=False)
-    assert "reward = 'maths' must be one of ['math', 'grounding']" in text and 'Traceback' not in text
+    assert "reward = 'maths' must be one of 'math' | 'grounding'" in text and 'Traceback' not in text
+    for flag in ('--prune_rate=1.5', '--align=-1', '--eval_top_p=1.1'):
+        assert 'must be at' in launch(*flags, flag, ok=False)
+    data = subset(level, tmp_path / 'data.parquet', 6)
+    assert 'warning: no eval_dataset' in launch(*flags, f'--dataset={data}', before=COIN)
 
 
 # ----------------------------------------------------------------------------------------- continuous rewards
