@@ -250,7 +250,7 @@ def explain(group, chosen, kept):
             fate = 'kept' if i in chosen else 'back' if i in kept else 'pruned'
             lines.append(f'{group[i].advantage:+9.3f} {group[i].reward:7.2f} {len(group[i].ids):7} {i:3}  '
                          f'{fate:6}  {near:11}  ' + ' '.join(group[i].text.split())[:90])
-    told = f'(truth: {question["answer"]}; trained on {len(kept)} of {len(group)})'
+    told = f'(truth: {question["answer"]}; kept {len(kept)} of {len(group)})'
     header = 'advantage  reward  tokens   #  fate    deviation    response'
     return '\n'.join([f'--- {question["problem"]} {told}', header, *lines])
 

@@ -320,8 +320,8 @@ def test_what_train_and_eval_refuse(flag, words):
 
 def test_what_comments_of_train_do_not_forbid():
     config = configure(ROOT / 'eval.py', ROOT / 'train.py', argv=[
-        '--split=ood', '--init_from=somewhere', '--reward=grounding', '--attn_implementation=eager', '--tau=1.5',
-        '--min_pixels=100', '--eval_temperature=0', '--eval_dataset=x'])
+        '--split=ood', '--init_from=somewhere', '--reward=grounding', '--attn_implementation=eager',
+        '--tau=1.5', '--min_pixels=100', '--eval_temperature=0', '--eval_dataset=x'])
     assert config['split'] == 'ood' and config['tau'] == 1.5
 
 

@@ -494,7 +494,7 @@ def test_print_shows_why(small, launch, tmp_path):
     """One question's trajectories by advantage, who was kept, and which kept one the others resemble."""
     text = launch(*small, '--rollouts_per_question=8', '--print_every=1', '--tau=0.5',
                   f'--out_dir={tmp_path}', before=COIN)
-    block = r'^--- (.*) \(truth: (.*); trained on (\d) of 8\)\n(advantage .*\n)((?: *[+-].*\n){8})'
+    block = r'^--- (.*) \(truth: (.*); kept (\d) of 8\)\n(advantage .*\n)((?: *[+-].*\n){8})'
     blocks = re.findall(block, text, re.MULTILINE)
     assert len(blocks) == 2
     for problem, _, kept, header, table in blocks:
