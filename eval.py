@@ -76,6 +76,7 @@ def main():
     dataset, start = sampling.resolve(config)
     dataset = config['eval_dataset'] or dataset
     try:
+        rewarding.find(config['reward'])
         model, processor = models.load(start, **loading)
         questions = sampling.load_questions(dataset, config['split'], config['eval_questions'])
     except (OSError, ValueError) as error:

@@ -6,6 +6,7 @@ A wrong 1 does more harm than a wrong 0: what can not be read to its end or may 
 import math
 import random
 import re
+import runpy
 import threading
 from functools import lru_cache
 
@@ -139,8 +140,19 @@ def grounding_parts(response, question):
     parts = grounding_reward(response, question['box'])
     return {'reward': sum(parts.values()), **parts, 'accuracy': parts['center']}
 
-KINDS = {'math': math_parts, 'grounding': grounding_parts}  # add yours, here and to train.py's comment
+KINDS = {'math': math_parts, 'grounding': grounding_parts}
+
+@lru_cache
+def find(kind):
+    """A name of KINDS, or 'path/to/my_reward.py:my_function' -> function of response and question."""
+    file, _, name = kind.rpartition(':')
+    try:
+        return KINDS.get(kind) or runpy.run_path(file)[name]
+    except (ImportError, OSError, KeyError) as error:
+        raise ValueError(f'reward = {kind!r}: no {error}; use {sorted(KINDS)} or FILE.py:FUNCTION') from error
 
 def score(texts, owner, questions, kind='math'):
     """Named parts, with 'reward', of each of N responses; owner[i]: index of the question of response i."""
-    return [KINDS[kind](text, questions[i]) for text, i in zip(texts, owner, strict=True)]
+    rows = [find(kind)(text, questions[i]) for text, i in zip(texts, owner, strict=True)]
+    rows = [row if isinstance(row, dict) else {'reward': float(row)} for row in rows]
+    return [{'format': 0.0, 'accuracy': float(row['reward'] > 0), **row} for row in rows]

@@ -65,7 +65,7 @@ greso = False                   # GRESO: may skip questions last answered all ri
 dynamic_sampling = False        # DAPO: replace questions whose answers are all right or all wrong
 max_refills = 19                # DAPO: rounds of sampling that may follow the first of a step; at least 0
 # reward
-reward = 'math'                 # 'math' | 'grounding': see reward.KINDS
+reward = 'math'                 # or 'grounding', or your own: path/to/my_reward.py:my_function
 overlong_buffer = 0             # DAPO: the last so many of max_response_tokens cost; 0: off; at least 0
 overlong_factor = 1.0           # so much for a response of full length
 # what to train on
@@ -115,7 +115,6 @@ if overlong_buffer > max_response_tokens:
     fail(f'overlong_buffer = {overlong_buffer} must be at most max_response_tokens = {max_response_tokens}')
 if (max_steps > 0) == (epochs > 0):
     fail(f'max_steps = {max_steps} and epochs = {epochs}: exactly one of the two must be positive')
-
 torch.manual_seed(seed)
 loading = models.setup(config)  # process group, device, dtype
 device, cuda = loading['device'], loading['device'].type == 'cuda'
@@ -138,6 +137,7 @@ if init_from == 'resume':
     if state['world'] != world:
         fail(f'{start} is of {state["world"]} processes, these are {world}: resume with as many')
 try:
+    rewarding.find(reward)
     model, processor = models.load(start, **loading)
     questions = sampling.load_questions(data_name, 'train')
     test_questions = sampling.load_questions(eval_dataset or data_name, 'test', eval_questions)
@@ -241,7 +241,9 @@ def question_at(place):
 
 def explain(group, chosen, kept):
     """One question's trajectories by advantage; each one's nearest kept one says why it was pruned."""
-    question, lines = questions[asked[group[0].slot]], []
+    question = questions[asked[group[0].slot]]
+    lines = [f'--- {question["problem"]} (truth: {question["answer"]}; kept {len(kept)} of {len(group)})',
+             'advantage  reward  tokens   #  fate    deviation    response']
     for rows in mdap.advantage_groups([t.advantage for t in group]):
         grams = {i: mdap.ngrams(group[i].ids, ngram) for i in rows}
         for i in sorted(rows, key=lambda i: (i not in chosen, i)):
@@ -250,9 +252,7 @@ def explain(group, chosen, kept):
             fate = 'kept' if i in chosen else 'back' if i in kept else 'pruned'
             lines.append(f'{group[i].advantage:+9.3f} {group[i].reward:7.2f} {len(group[i].ids):7} {i:3}  '
                          f'{fate:6}  {near:11}  ' + ' '.join(group[i].text.split())[:90])
-    told = f'(truth: {question["answer"]}; kept {len(kept)} of {len(group)})'
-    header = 'advantage  reward  tokens   #  fate    deviation    response'
-    return '\n'.join([f'--- {question["problem"]} {told}', header, *lines])
+    return '\n'.join(lines)
 
 def lap(stage):
     """Add the seconds since the last call to spent[stage]."""

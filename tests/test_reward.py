@@ -246,9 +246,25 @@ def test_score():
     for owner in ([0, 1, 0], [0, 1, 0, 0, 0]):  # one question index for each response
         with pytest.raises(ValueError, match="shorter|longer"):
             reward.score(texts, owner, questions)
-    for owner, kind in (([1, 0, 1, 7], "math"), ([1, 0, 1, 0], "maths"), ([1, 0, 1, 0], "grounding")):
+    for owner, kind in (([1, 0, 1, 7], "math"), ([1, 0, 1, 0], "grounding")):
         with pytest.raises((IndexError, KeyError)):  # a programming error is not a wrong answer
             reward.score(texts, owner, questions, kind)
+
+
+def test_a_reward_of_ones_own(tmp_path):
+    """A file and a function in it: a number is enough, a dict may name more; what is missing is named."""
+    file = tmp_path / "mine.py"
+    file.write_text("short = lambda response, question: question['n'] - len(response)\n"
+                    "parts = lambda response, question: {'reward': 3, 'accuracy': 0.5, 'beauty': 7}\n")
+    assert reward.score(["ab", "abcd"], [0, 0], [{"n": 3}], f"{file}:short") == [
+        {"reward": 1, "format": 0, "accuracy": 1}, {"reward": -1, "format": 0, "accuracy": 0}]
+    assert reward.score(["ab"], [0], [{}], f"{file}:parts") == [
+        {"reward": 3, "format": 0.0, "accuracy": 0.5, "beauty": 7}]
+    missing = (f"{file}:long", "long"), (f"{tmp_path}/other.py:short", "other.py"), ("maths", "math")
+    for kind, words in missing:
+        with pytest.raises(ValueError, match=words) as error:
+            reward.score(["a"], [0], [{}], kind)
+        assert kind in str(error.value) and "FILE.py:FUNCTION" in str(error.value)
 
 
 @pytest.mark.parametrize("truth, answer, iou, center", [
