@@ -94,8 +94,8 @@ def align(kept, advantages, divisor):
     return [sorted(indices) for indices in aligned]
 
 def deal(costs, owners, ranks):
-    """Rows of one update -> those of each rank: equal numbers if they divide, balanced costs (tokens), and the
-    rows of an owner (question) together: they share a prompt. [9, 9, 2, 1], [0, 0, 1, 1], 2 -> [[0, 1], [2, 3]]
+    """Rows of one update -> those of each rank: equal numbers if they divide, balanced costs (tokens), rows
+    of an owner (question) together: they share a prompt. [9, 9, 2, 1], [0, 0, 1, 1], 2 -> [[0, 1], [2, 3]]
     """
     groups = {}
     for row, owner in enumerate(owners):
