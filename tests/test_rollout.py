@@ -3,7 +3,8 @@ against the library's own passes."""
 import numpy as np
 import pytest
 import torch
-from helpers import stack, tiny_llama, tiny_qwen_vl, word_tokenizer
+import transformers
+from helpers import sharpen, stack, tiny_llama, tiny_qwen_vl, word_tokenizer
 from PIL import Image
 from transformers import GenerationConfig, Qwen2VLImageProcessorPil
 
@@ -231,20 +232,42 @@ def test_library_generate_takes_over_where_the_cache_cannot_fan_out():
         assert (logps - rollouts.logps)[rollouts.mask].abs().max() < 1e-4
 
 
-def test_hybrid_architectures_are_recognised():
-    """Qwen3.5 mixes recurrent and attention layers: it must not be taken for a model whose cache fans out."""
-    from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
-    model = Qwen3NextForCausalLM(Qwen3NextConfig(
+def other_architecture(name):
+    """A small model whose layers keep something else than all keys and values: recurrent states, windows."""
+    linear = dict(linear_key_head_dim=8, linear_value_head_dim=8, linear_num_key_heads=2, linear_num_value_heads=2)
+    experts = dict(num_experts=2, num_experts_per_tok=1, moe_intermediate_size=16,
+                   shared_expert_intermediate_size=16)
+    kind, config, extra = {
+        'Qwen3Next': ('Qwen3NextForCausalLM', 'Qwen3NextConfig', linear | experts),
+        'Qwen3.5': ('Qwen3_5ForCausalLM', 'Qwen3_5TextConfig', linear),
+        'Mistral': ('MistralForCausalLM', 'MistralConfig', dict(sliding_window=8)),
+        'Lfm2': ('Lfm2ForCausalLM', 'Lfm2Config', dict(layer_types=['conv', 'full_attention'] * 2))}[name]
+    model = sharpen(getattr(transformers, kind)(getattr(transformers, config)(
         vocab_size=120, hidden_size=32, intermediate_size=32, num_hidden_layers=4, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=16, linear_key_head_dim=8, linear_value_head_dim=8,
-        linear_num_key_heads=2, linear_num_value_heads=2, num_experts=2, num_experts_per_tok=1,
-        moe_intermediate_size=16, shared_expert_intermediate_size=16, eos_token_id=2, pad_token_id=0)).eval()
-    processor = word_tokenizer()
+        num_key_value_heads=1, head_dim=16, eos_token_id=2, pad_token_id=0, **extra)))
+    return model, word_tokenizer()
+
+
+@pytest.mark.parametrize('name', ['Qwen3Next', 'Qwen3.5', 'Mistral', 'Lfm2'])
+def test_other_caches_fan_out_in_sampling_only(name):
+    """Recurrent states and windows can not be shared in updates, but our sampling picks their rows: greedily
+    what the library generates, and log-probs are those of full sequences."""
+    model, processor = other_architecture(name)
     policy = Policy(model)
-    assert not policy.can_share
-    prompts = [encode(q, processor) for q in TEXTS[:2]]
-    rollouts = generate(policy, processor, prompts, 3, [2], [0, 1], 6)
-    assert rollouts.mask.any(1).all() and torch.isfinite(rollouts.logps).all()
+    assert not policy.can_share and not policy.share_prefix
+    prompts = [encode({'problem': ' '.join(f'w{(i * 7 + j) % 90}' for j in range(n))}, processor)
+               for i, n in enumerate([3, 12, 7])]
+    plain = []
+    for prompt in prompts:
+        model.generation_config = GenerationConfig(max_new_tokens=14, eos_token_id=2, pad_token_id=0)
+        batch = collate([prompt], 'cpu')
+        plain.append(model.generate(**batch)[0, batch['input_ids'].shape[1]:].tolist())
+    greedy = generate(policy, processor, prompts, 1, [2], range(3), 14, temperature=0.0)
+    assert [ids[mask].tolist() for ids, mask in zip(greedy.ids, greedy.mask)] == plain
+    rollouts = generate(policy, processor, prompts, 6, [2, 9, 30], range(3), 14)
+    assert 0 < rollouts.truncated.sum() < 18, 'no row leaves the batch: no test'
+    logps, _ = policy(prompts, rollouts.owner, rollouts.ids, rollouts.mask)
+    assert (logps - rollouts.logps)[rollouts.mask].abs().max() < 1e-4
 
 
 # -------------------------------------------------------------------------------------------------- questions
