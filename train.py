@@ -122,7 +122,7 @@ data_name, start = sampling.resolve(config)
 made = sampling.DATA / f'toy_geo/level{toy_level}'
 if {dataset, init_from} & {'toy_geo', 'toy'} and not made.exists():
     if rank == 0:  # once; the other ranks wait
-        say(f'{made} does not exist yet: making it takes two minutes, once')
+        say(f'data/toy_geo/{made.name} does not exist yet: making it takes two minutes, once')
         from data import toy
         toy.prepare(made.parent, toy_level)
     sampling.gather(None)

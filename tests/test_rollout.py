@@ -234,7 +234,8 @@ def test_library_generate_takes_over_where_the_cache_cannot_fan_out():
 
 def other_architecture(name):
     """A small model whose layers keep something else than all keys and values: recurrent states, windows."""
-    linear = dict(linear_key_head_dim=8, linear_value_head_dim=8, linear_num_key_heads=2, linear_num_value_heads=2)
+    linear = dict(linear_key_head_dim=8, linear_value_head_dim=8, linear_num_key_heads=2,
+                  linear_num_value_heads=2)
     experts = dict(num_experts=2, num_experts_per_tok=1, moe_intermediate_size=16,
                    shared_expert_intermediate_size=16)
     kind, config, extra = {
