@@ -47,7 +47,7 @@ trust_remote_code = False       # run model code that a checkpoint brings along
 # data
 dataset = 'toy_geo'             # a name under data/, or a parquet / jsonl file
 eval_dataset = ''               # '': the test split of dataset; a file has none and is taken itself
-toy_level = 1                   # 1: quick demo, 2: harder and richer
+toy_level = 1                   # 1: quick demo, 2: harder and richer; at least 1, at most 2
 system_prompt = ''              # '': none
 examples = []                   # worked examples shown as earlier turns: [[question, answer], ...]
 prompt_suffix = ''              # put behind every problem
@@ -229,7 +229,7 @@ def save(name=''):
         link = Path(out_dir, f'latest.{os.getpid()}')  # aside, then renamed
         link.symlink_to(folder.name)
         link.replace(Path(out_dir, 'latest'))
-        for old in sorted(Path(out_dir).glob('step_??????'))[:-keep_checkpoints]:
+        for old in sorted(Path(out_dir).glob('step_??????'), key=os.path.getmtime)[:-keep_checkpoints]:
             shutil.rmtree(old)
     sampling.gather(None)  # no rank ends before all is written
 

@@ -191,6 +191,14 @@ eval.summary = lambda records: real(records) | {'accuracy': given.pop(0)}
     assert json.loads((tmp_path / 'latest' / 'state.json').read_text())['best'] == 0.3
 
 
+def test_a_new_run_in_an_old_folder_keeps_its_checkpoints(small, launch, tmp_path):
+    """The oldest in time go, not the lowest in number: latest/ would point to nothing."""
+    launch(*small, '--max_steps=3', '--save_every=1', f'--out_dir={tmp_path}')
+    launch(*small, '--max_steps=1', '--keep_checkpoints=1', f'--out_dir={tmp_path}')
+    assert [path.name for path in tmp_path.glob('step_*')] == ['step_000001']
+    assert (tmp_path / 'latest' / 'state.json').is_file()
+
+
 # ------------------------------------------------------------------- what is trained, and how often
 
 
