@@ -3,7 +3,6 @@
 ARS, adaptive rollout sampling: when pruning keeps fewer trajectories than in the first epoch, responses have
 become more alike, and sampling as many as before is waste: a new G for all questions at every epoch boundary
 (Eq. 10-14). Early in the run the question that keeps most decides, later the average one.
-GRESO skips, mostly, questions last answered all right or all wrong; DAPO replaces them after sampling.
 """
 import copy
 
@@ -38,12 +37,9 @@ class AdaptiveRollouts:
         mean, most = sum(self.means) / len(self.means), sum(self.maxes) / len(self.maxes)
         self.means, self.maxes = [], []
         alpha = min(step / self.total_steps, 1.0)
-        current = alpha * mean + (1 - alpha) * most     # G', Eq. 10-11
-        if self.reference is None:
-            self.reference = (mean + most) / 2          # G_ref, Eq. 12
-        self.rollouts = self.initial
-        if current < self.reference:                    # Eq. 13-14
-            self.rollouts = max(round(min(self.initial - (self.reference - current), self.initial)), 2)
+        current = alpha * mean + (1 - alpha) * most  # G', Eq. 10-11
+        self.reference = (mean + most) / 2 if self.reference is None else self.reference  # G_ref, Eq. 12
+        self.rollouts = max(round(self.initial - max(self.reference - current, 0)), 2)  # Eq. 13-14
         return self.rollouts
 
     def state_dict(self):
@@ -76,8 +72,7 @@ class PromptFilter:
         kind = 'easy' if min(rewards) >= 0.98 else 'hard' if max(rewards) <= 0.11 else None
         sign, z = {'easy': 1, 'hard': -1, None: 0}[kind], self.streaks.get(str(id), 0)
         self.streaks[str(id)] = sign + (z if z * sign > 0 else 0)
-        for key in {kind, 'all'} & set(self.counts):
-            self.counts[key] += 1
+        self.counts = {key: count + (key in (kind, 'all')) for key, count in self.counts.items()}
 
     def end_step(self, epoch=1):
         """After a training step, from the second epoch on: skip more of a kind that is sampled too often."""

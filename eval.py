@@ -30,31 +30,25 @@ def pass_at_k(n, c, k):
 
 def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0, samples=1, progress=False):
     """Answer every question `samples` times -> one record per question, in order, the same on all ranks.
-
-    Ranks share the questions, each counts once, seeds go with the question. `config`: train.py's settings.
-    """
+    Ranks share the questions, each counts once, seeds go with the question. `config`: train.py's settings."""
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    mine = list(range(rank, len(questions), world))
-    records = []
-    for start in tqdm(range(0, len(mine), 64), 'evaluating', disable=not progress or rank > 0):
-        indices = mine[start:start + 64]
+    n, records = len(questions), []
+    for start in tqdm(range(rank, n, 64 * world), 'evaluating', disable=not progress or rank > 0):
+        indices = range(n)[start:start + 64 * world:world]
         asked = [questions[i] for i in indices]
         prompts = [sampling.encode(question, processor, config) for question in asked]
-        seeds = [sampling.seed_of(config['seed'], i) for i in indices]
-        trajectories = sampling.generate(
-            policy, processor, prompts, samples, ends, seeds, config['max_response_tokens'],
-            config['max_tokens_in_flight'], temperature, top_p)
-        texts, slots = [t.text for t in trajectories], [t.slot for t in trajectories]
-        scores = rewarding.score(texts, slots, asked, config['reward'])
+        found = sampling.generate(
+            policy, processor, prompts, samples, ends, [sampling.seed_of(config['seed'], i) for i in indices],
+            config['max_response_tokens'], config['max_tokens_in_flight'], temperature, top_p)
+        scores = rewarding.score([t.text for t in found], [t.slot for t in found], asked, config['reward'])
         for j, (i, question) in enumerate(zip(indices, asked)):
             own = slice(j * samples, (j + 1) * samples)
             records.append({'index': i, 'id': question.get('id', str(i)), 'problem': question['problem'],
-                            'answer': question['answer'], 'responses': texts[own],
-                            'truncated': [t.truncated for t in trajectories[own]],
+                            'answer': question['answer'], 'responses': [t.text for t in found[own]],
+                            'truncated': [t.truncated for t in found[own]],
                             **{name: [row[name] for row in scores[own]] for name in scores[0]}})
-    records = sorted(sum(sampling.gather(records), []), key=lambda record: record['index'])
-    assert [record['index'] for record in records] == list(range(len(questions))), 'lost or doubled questions'
-    return records
+    records = {record['index']: record for part in sampling.gather(records) for record in part}
+    return [records[i] for i in range(n)]
 
 def summary(records):
     """Records -> means over answers: accuracy, format (at most 0.5) and what else was scored; and pass@k."""
@@ -72,12 +66,11 @@ def main():
     trained = Path(config['init_from'], 'state.json')
     if trained.is_file():  # one of our checkpoints: evaluate it as it was trained, unless told otherwise
         config = configure(*scripts, base=json.loads(trained.read_text())['settings'])
-    loading = models.setup(config)
     dataset, start = sampling.resolve(config)
     dataset = config['eval_dataset'] or dataset
     try:
         rewarding.find(config['reward'])
-        model, processor = models.load(start, **loading)
+        model, processor = models.load(start, **models.setup(config))
         questions = sampling.load_questions(dataset, config['split'], config['eval_questions'])
     except (OSError, ValueError) as error:
         fail(f'{error} (init_from = {config["init_from"]!r})')

@@ -41,10 +41,8 @@ class PictureProcessor(transformers.Qwen2_5_VLProcessor):
 def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa', min_pixels=0, max_pixels=0,
          trust_remote_code=False):
     """Folder, Hub id, .gguf file or package:NAME (one that carries such a file) -> (model, processor).
-
     The model is in eval mode and has no dropout; without pictures the processor is a tokenizer.
-    `min_pixels` / `max_pixels` (0: as the checkpoint says) bound the area to which pictures are resized.
-    """
+    `min_pixels` / `max_pixels` (0: as the checkpoint says) bound the area to which pictures are resized."""
     source, extra = init_from, {'trust_remote_code': trust_remote_code}
     settings = {'dtype': dtype, 'attn_implementation': attn_implementation}
     if str(init_from).startswith('package:'):
@@ -119,9 +117,7 @@ def load_optimizer(folder, optimizer):
 
 def collate(prompts, device):
     """Encoded prompts (dicts of unpadded tensors) -> one left-padded batch; pictures stay a flat list.
-
-    input_ids [5, 6, 7] and [8] -> input_ids [[5, 6, 7], [0, 0, 8]], attention_mask [[1, 1, 1], [0, 0, 1]]
-    """
+    input_ids [5, 6, 7] and [8] -> input_ids [[5, 6, 7], [0, 0, 8]], attention_mask [[1, 1, 1], [0, 0, 1]]"""
     batch = {}
     for key in {key for prompt in prompts for key in prompt}:
         values = [prompt[key] for prompt in prompts if key in prompt]
@@ -138,8 +134,7 @@ class Policy(nn.Module):
         self.model, self.temperature = model, temperature
         self.body, self.head = model.base_model, model.get_output_embeddings()
         self.vision = getattr(self.body, 'visual', getattr(self.body, 'vision_tower', None))
-        layers = DynamicCache(config=model.config.get_text_config()).layers
-        self.can_share = all(type(layer) is DynamicLayer for layer in layers)
+        self.can_share = {type(layer) for layer in DynamicCache(config=model.config).layers} == {DynamicLayer}
         self.share_prefix = share_prefix and self.can_share
         # picture and video placeholders must never be sampled: they would ask for pictures that are not there
         marks = [value for key, value in model.config.to_dict().items() if isinstance(value, int)
@@ -178,7 +173,7 @@ class Policy(nn.Module):
     def prefill(self, batch):
         """Compute a prompt batch once -> last hidden state [Q, H], cache of Q rows, next position [Q]."""
         positions, next_position = self.positions(batch)
-        cache = DynamicCache(config=self.model.config.get_text_config())
+        cache = DynamicCache(config=self.model.config)
         return self.run(batch, positions, cache)[:, -1], cache, next_position
 
     def extend(self, cache, ids, mask, position):
@@ -207,19 +202,17 @@ class Policy(nn.Module):
         if self.vision is not None and batch.keys() <= set(PER_TOKEN) and torch.is_grad_enabled():
             # a rank without pictures still has to take part in the reduction of the vision tower's gradients
             hidden = hidden + 0 * sum(weight.view(-1)[0] for weight in self.vision.parameters())
-        scores = self.score(hidden[mask], ids[mask])  # [M] each
-        return tuple(torch.zeros(mask.shape, device=ids.device).masked_scatter(mask, x) for x in scores)
+        size = max(1, LOGITS_AT_ONCE // len(self.forbidden))
+        pieces = zip(hidden[mask].split(size), ids[mask].split(size))  # [m, H], [m]; of all: M
+        scores = [checkpoint(self.score, *piece, use_reentrant=False) for piece in pieces]
+        full = torch.zeros(mask.shape, device=ids.device)
+        return tuple(full.masked_scatter(mask, torch.cat(parts)) for parts in zip(*scores))
 
     def score(self, hidden, ids):
-        """Log-probs, entropies [M] of `ids` [M] after `hidden` [M, H]; backward computes logits again."""
-        def chunk(hidden, ids):
-            everything = self.logits(hidden).log_softmax(-1)  # [m, V]
-            frozen = everything.detach()
-            return everything.gather(-1, ids[:, None])[:, 0], -(frozen.exp() * frozen).sum(-1)
-        size = max(1, LOGITS_AT_ONCE // len(self.forbidden))
-        pieces = zip(hidden.split(size), ids.split(size))
-        scores = [checkpoint(chunk, *piece, use_reentrant=False) for piece in pieces]
-        return [torch.cat(parts) for parts in zip(*scores)]  # [M] each
+        """Log-probs, entropies [m] of `ids` [m] after `hidden` [m, H]; backward computes the logits again."""
+        everything = self.logits(hidden).log_softmax(-1)  # [m, V]
+        frozen = everything.detach()
+        return everything.gather(-1, ids[:, None])[:, 0], -(frozen.exp() * frozen).sum(-1)
 
 class MasterAdamW(torch.optim.Optimizer):
     """AdamW in fp32: weights in bf16 get masters in fp32, or steps of 1e-6 would round away."""

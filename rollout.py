@@ -4,8 +4,7 @@
     prompts = [encode(question, processor, config) for question in questions]    unpadded tensors
     trajectories = generate(policy, processor, prompts, 8, ends, seeds, 2048)    8 of each question
 
-A prompt is computed once and its cache fans out to all responses; a finished row leaves the batch at once. A
-token is drawn by inverting the distribution at a uniform number from the seed of its question, so ids depend
+A token is drawn by inverting the distribution at a uniform number from the seed of its question: ids depend
 neither on the rest of the batch nor on the number of ranks. A model's own sampling defaults (top-k, top-p,
 repetition penalty) play no part: this distribution is the trained one.
 """
@@ -13,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-import datasets
 import torch
 import torch.distributed as dist
+from datasets import Dataset, Image, List, disable_progress_bars
 from torch import nn
 
 from model import PER_TOKEN, collate
 
-datasets.disable_progress_bars()
+disable_progress_bars()
 DATA = Path(__file__).parent / 'data'
 
 def gather(item):
@@ -47,43 +46,36 @@ def load_questions(dataset, split, limit=0):
     if not path.is_file():
         hint = 'check the path' if given else f'make it with: python data/prepare.py {dataset}'
         raise FileNotFoundError(f'dataset = {dataset!r}: there is no file {path}; {hint}')
-    read = datasets.Dataset.from_parquet if path.suffix == '.parquet' else datasets.Dataset.from_json
-    rows = read(str(path))
+    rows = (Dataset.from_parquet if path.suffix == '.parquet' else Dataset.from_json)(str(path))
     if not {'problem', 'answer'} <= set(rows.column_names):
         raise ValueError(f'{path} has the columns {rows.column_names}, but problem and answer are needed; '
                          'data/prepare.py writes files with the right columns')
     if 'images' in rows.column_names:
-        rows = rows.cast_column('images', datasets.List(datasets.Image()))
+        rows = rows.cast_column('images', List(Image()))
     return rows.select(range(limit)) if 0 < limit < len(rows) else rows
 
 def encode(question, processor, config):
     """One question, `<image>` where a picture goes -> prompt: input_ids [P], attention_mask [P], pictures.
-
-    `config`: the settings system_prompt, examples (pairs shown as earlier turns) and prompt_suffix.
-    """
+    `config`: the settings system_prompt, examples (pairs shown as earlier turns) and prompt_suffix."""
     pictures = list(question.get('images') or [])
     parts, sees = question['problem'].split('<image>'), hasattr(processor, 'image_processor')
     if len(parts) - 1 != len(pictures) or pictures and not sees:
         raise ValueError(f'question {question.get("id")!r} has {len(parts) - 1} <image> marks and '
                          f'{len(pictures)} images, and the model sees {"them" if sees else "none"}: '
                          'all must agree; correct the row, leave it out or take another model')
-
-    def turn(role, text):  # chat templates of vision models want parts, those of text models a string
-        return {'role': role, 'content': [{'type': 'text', 'text': text}] if sees else text}
-
-    messages = [turn('system', config['system_prompt'])] if config['system_prompt'] else []
-    for asked, answered in config['examples']:
-        messages += [turn('user', asked), turn('assistant', answered)]
     parts[-1] += config['prompt_suffix']
-    messages.append(turn('user', parts[0]))
-    if pictures:
-        user = [part for text in parts for part in ({'type': 'image'}, {'type': 'text', 'text': text})][1:]
-        messages[-1]['content'] = [part for part in user if part.get('text') != '']
+    turns = [('system', config['system_prompt'])] if config['system_prompt'] else []
+    for asked, answered in config['examples']:
+        turns += [('user', asked), ('assistant', answered)]
+    messages = []
+    for role, *texts in [*turns, ('user', *parts)]:
+        mixed = [part for text in texts for part in ({'type': 'image'}, {'type': 'text', 'text': text})][1:]
+        mixed = [part for part in mixed if part.get('text') != '']
+        messages.append({'role': role, 'content': mixed if sees else texts[0]})  # text models want a string
     text = '\n'.join(str(message['content']) for message in messages)  # a base model gets plain lines
     if processor.chat_template:
         text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    extra = {'images': pictures or None} if sees else {}
-    encoded = processor(text=[text], return_tensors='pt', **extra,
+    encoded = processor(text=[text], return_tensors='pt', **({'images': pictures} if pictures else {}),
                         add_special_tokens=not processor.chat_template)  # a template writes its own
     return {key: value[0] if key in PER_TOKEN else value for key, value in encoded.items()}
 
@@ -110,8 +102,7 @@ def pack(trajectories, prompts, device):
     slots = list(dict.fromkeys(t.slot for t in trajectories))
     owner = torch.tensor([slots.index(t.slot) for t in trajectories], device=device)
     ids = pad([t.ids for t in trajectories], device)
-    lengths = torch.tensor([len(t.ids) for t in trajectories], device=device)
-    mask = torch.arange(ids.shape[1], device=device) < lengths[:, None]  # by length, never by comparing ids
+    mask = pad([[True] * len(t.ids) for t in trajectories], device)  # by length, never by comparing ids
     return [prompts[slot] for slot in slots], owner, ids, mask
 
 def chunks(rows, costs, budget):
@@ -146,46 +137,35 @@ def draw(logits, uniform, greedy=False, top_p=1.0):
 def generate(policy, processor, prompts, count, ends, seeds, max_response_tokens,
              max_tokens_in_flight=2 ** 18, temperature=None, top_p=1.0):
     """`count` responses to each of the Q encoded `prompts` -> N = Q x count Trajectory, question by question.
-
     ends: ids that end a response; seeds: one per question; temperature None: the policy's own, 0: greedy;
-    max_tokens_in_flight bounds rows x (prompt + response) of one chunk, and so the cache.
-    """
+    max_tokens_in_flight bounds rows x (prompt + response) of one chunk, and so the cache."""
     if not prompts:
         return []
-    T, ends = max_response_tokens, torch.tensor(ends)
-    slots = torch.arange(len(prompts)).repeat_interleave(count)  # [N]
+    T, tokenizer = max_response_tokens, getattr(processor, 'tokenizer', processor)
     uniforms = torch.cat([torch.rand(count, T, generator=torch.Generator().manual_seed(s)) for s in seeds])
-    lengths = torch.tensor([len(prompt['input_ids']) for prompt in prompts])[slots]
+    lengths = torch.tensor([len(prompt['input_ids']) for prompt in prompts]).repeat_interleave(count)  # [N]
     by_length, order = lengths.sort(stable=True)  # little padding, and a question's rows stay together
-    trajectories = [None] * len(slots)
+    trajectories = [None] * len(lengths)
     for rows in chunks(order.tolist(), (by_length + T).tolist(), max_tokens_in_flight):
-        used, local = slots[rows].unique(return_inverse=True)  # [questions of the chunk], [rows of the chunk]
-        own = [prompts[slot] for slot in used]
-        found = sample(policy, own, local, uniforms[rows], ends, temperature, top_p)
-        for row, ids, logps, spoken in zip(rows, *found):  # [T], [T], how many of them
-            ids = ids[:spoken].tolist()
-            trajectories[row] = Trajectory(int(slots[row]), ids, logps[:spoken].tolist(),
-                                           int(lengths[row]) + len(ids), truncated=ids[-1] not in ends)
-    tokenizer = getattr(processor, 'tokenizer', processor)
-    for t in trajectories:
-        t.text = tokenizer.decode(t.ids, skip_special_tokens=True)
+        used, local = (torch.tensor(rows) // count).unique(return_inverse=True)  # questions, each row's own
+        found = sample(policy, [prompts[s] for s in used], local, uniforms[rows], ends, temperature, top_p)
+        for row, (ids, logps) in zip(rows, found):
+            trajectories[row] = Trajectory(
+                row // count, ids, logps, int(lengths[row]) + len(ids), truncated=ids[-1] not in ends,
+                text=tokenizer.decode(ids, skip_special_tokens=True))
     return trajectories
 
 def sample(policy, prompts, owner, uniforms, ends, temperature, top_p):
-    """Prefill each prompt once, fan its cache out to its rows (owner [n]), sample; finished rows drop out.
-
-    -> ids [n, T], log-probs [n, T], lengths [n], on the CPU. Caches of any kind (attention, sliding windows,
-    recurrent states) can pick rows: the library calls it reordering.
-    """
+    """Prefill each prompt once, fan its cache out to its rows (owner [n]), sample; finished rows drop out
+    -> n pairs of lists: ids, log-probs. Caches of any kind can pick rows: the library calls it reordering."""
     n, T = uniforms.shape
     device = policy.forbidden.device
     batch = collate(prompts, device)
-    owner, uniforms, ends = owner.to(device), uniforms.to(device), ends.to(device)
+    owner, uniforms, ends = owner.to(device), uniforms.to(device), torch.tensor(ends, device=device)
     hidden, cache, position = policy.prefill(batch)  # [Q, H]
     hidden, position = hidden[owner], position[owner]  # [n, H], [n]
     cache.reorder_cache(owner)
     seen = nn.functional.pad(batch['attention_mask'][owner], (0, T), value=1)  # [n, P + T]
-    P = seen.shape[1] - T
     ids, logps = torch.zeros(n, T, dtype=torch.long, device=device), torch.zeros(n, T, device=device)
     active, lengths = torch.arange(n, device=device), torch.full((n,), T)  # rows that still speak
     for t in range(T):
@@ -198,5 +178,5 @@ def sample(policy, prompts, owner, uniforms, ends, temperature, top_p):
             cache.reorder_cache(on)
         if len(active) == 0 or t == T - 1:
             break
-        hidden = policy.extend(cache, token[:, None], seen[:, :P + t + 1], position + t)[:, 0]
-    return ids.cpu(), logps.cpu(), lengths
+        hidden = policy.extend(cache, token[:, None], seen[:, :t + 1 - T], position + t)[:, 0]  # [n, H]
+    return [(row[:k].tolist(), logp[:k].tolist()) for row, logp, k in zip(ids.cpu(), logps.cpu(), lengths)]

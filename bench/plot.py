@@ -26,9 +26,8 @@ for number, run in enumerate(args.runs):
     draw(left, 'eval/sampled', 's--', 'test, temperature 1')
     draw(right, 'trajectories_sampled', '-', 'sampled')
     draw(right, 'trajectories_trained', ':', 'trained on')
-left.set(xlabel='step', ylim=(0, 1), title='accuracy (pale: training rollouts)')
-right.set(xlabel='step', ylim=(0, None), title='trajectories a step')
-for axes in left, right:
+for axes, top, title in (left, 1, 'accuracy (pale: training rollouts)'), (right, None, 'trajectories a step'):
+    axes.set(xlabel='step', ylim=(0, top), title=title)
     axes.grid(alpha=0.3)
     axes.legend(fontsize=7)
 figure.savefig(args.to, dpi=130)

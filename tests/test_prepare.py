@@ -167,3 +167,135 @@ def test_os_atlas_sample(tmp_path, form, last):
         assert row["problem"].count("<image>") == 1 and row["images"][0].size == (1280, 720)
         parts = reward.grounding_reward(f"<thinking> </thinking> \\boxed{{{row['answer']}}}", row["box"])
         assert parts["format"] == 0.5 and parts["iou"] > 0.9 and parts["center"] == 1
+
+
+def alike(tmp_path, name, sample):
+    """The test rows that recipe `name` makes of a sample, and the raw rows; no train.parquet is written."""
+    rows = datasets.Dataset.from_parquet(str(SHARED / sample), cache_dir=tmp_path / "raw")
+    prepare.main([name, f"--source={SHARED / sample}", f"--out={tmp_path / 'out'}"])
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["test.parquet"]
+    made = datasets.Dataset.from_parquet(str(tmp_path / "out" / "test.parquet"), cache_dir=tmp_path / "hf")
+    assert made.features == prepare.FEATURES and len(made) == len(rows) == len(set(made["id"]))
+    return list(made), list(rows)
+
+
+@needs_samples
+@pytest.mark.parametrize("form", ["geoqa_8k_r1v", "geoqa_r1v"])
+def test_geoqa_sample(tmp_path, form):
+    sets = run(tmp_path, "geoqa8k", f"--source={SHARED / form}.parquet")
+    assert [len(rows) for rows in sets.values()] == [36, 4]
+    rows = [*sets["train"], *sets["test"]]
+    assert all(row["problem"].startswith("<image>") for row in rows)
+    assert all(row["problem"].count("<image>") == len(row["images"]) == 1 for row in rows)
+    answers = [row["answer"] for row in rows]
+    assert answers[:2] == ["140°", "50°"] and "9米" in answers and r"\frac{1}{2}cm²" in answers
+    assert not [answer for answer in answers if "answer" in answer or answer != answer.strip()]
+    assert min(rows[5]["images"][0].getpixel((0, 0))) > 200  # 99 % see-through: black in the paper
+
+
+@needs_samples
+def test_math_sample(tmp_path):
+    """The cut is random but the same every time, and train and test share no question."""
+    first = run(tmp_path, "math", f"--source={SHARED / 'math12k_layout.parquet'}")
+    problems = {split: rows["problem"][:] for split, rows in first.items()}
+    assert [len(rows) for rows in first.values()] == [270, 30]
+    raw = datasets.Dataset.from_parquet(str(SHARED / "math12k_layout.parquet"), cache_dir=tmp_path / "raw")
+    truth = {row["problem"].strip(): row["answer"] for row in raw}
+    assert problems["test"] != list(truth)[270:]
+    assert set(problems["train"]) | set(problems["test"]) == set(truth)
+    assert all(truth[row["problem"]] == row["answer"] for rows in first.values() for row in rows)
+    again = run(tmp_path, "math", f"--source={SHARED / 'math12k_layout.parquet'}")
+    assert problems == {split: rows["problem"][:] for split, rows in again.items()}
+
+
+def test_math_cut(monkeypatch):
+    """From the Hub, train and test come as one: 12,500 rows give the 11,250 and 1,250 of the paper."""
+    asked = []
+
+    def hub(*source, split):
+        asked.append((source, split))
+        rows = [{"problem": f"{i}?", "answer": str(i)} for i in range(12_500)]
+        return datasets.DatasetDict(train=datasets.Dataset.from_list(rows))
+
+    monkeypatch.setattr(prepare, "load_dataset", hub)
+    sets = prepare.load(prepare.RECIPES["math"], None)
+    assert asked == [(("hiyouga/math12k",), {"train": "train+test"})]
+    assert {split: len(rows) for split, rows in sets.items()} == prepare.RECIPES["math"]["rows"]
+
+
+def test_splits(tmp_path_factory):
+    """load_dataset takes what a recipe says of splits; a set to evaluate on may call its only one train."""
+    tmp_path = tmp_path_factory.mktemp("hub")  # the name of a folder can make all of it a test split
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.jsonl").write_text("".join(
+            json.dumps({"problem": f"{split} {i}?", "Answer": f"0{i}"}) + "\n" for i in range(90)))
+    recipe = prepare.RECIPES["aime2023"] | {"source": [str(tmp_path)]}
+    sets = prepare.load(recipe, None)
+    assert list(sets) == ["test"] and sets["test"]["problem"][:] == [f"train {i}?" for i in range(30, 60)]
+    recipe = prepare.RECIPES["math"] | {"source": [str(tmp_path)]}
+    sets = prepare.load(recipe, None)
+    assert {split: len(rows) for split, rows in sets.items()} == {"train": 162, "test": 18}
+    (tmp_path / "test.jsonl").unlink()
+    sets = prepare.load(prepare.RECIPES["aime2024"], str(tmp_path))
+    assert {split: len(rows) for split, rows in sets.items()} == {"test": 90}
+
+
+@needs_samples
+@pytest.mark.parametrize("year", [2023, 2024, 2025, 2026])
+def test_aime_sample(tmp_path, year):
+    made, rows = alike(tmp_path, f"aime{year}", f"aime_{year}.parquet")
+    assert len(made) == 30
+    for row, raw in zip(made, rows):
+        assert row["problem"] == raw["problem"].strip() and row["answer"] == str(int(raw["answer"]))
+        assert row["images"] == []
+    copy = prepare.RECIPES[f"aime{year}"]["row"]({"ID": "2024-I-1", "Problem": "1+1?", "Answer": 2})
+    assert copy == {"problem": "1+1?", "answer": 2}
+
+
+@needs_samples
+def test_dapo_math_sample(tmp_path):
+    sets = run(tmp_path, "dapo_math", f"--source={SHARED / 'dapo_math.parquet'}")
+    assert [len(rows) for rows in sets.values()] == [270, 30]
+    assert sets["train"][0]["problem"].startswith("In triangle $ABC$, $\\sin \\angle A")
+    assert sets["train"][0]["problem"].endswith("find $a + b + c$.") and sets["train"][0]["answer"] == "34"
+    for row in [*sets["train"], *sets["test"]]:
+        int(row["answer"])
+        assert "Please solve" not in row["problem"] and "step by step" not in row["problem"]
+        assert "\\boxed{1}" not in row["problem"] and not row["problem"].endswith("..")
+
+
+@needs_samples
+def test_mathverse_sample(tmp_path):
+    made, rows = alike(tmp_path, "mathverse", "mathverse_testmini.parquet")
+    assert sum(raw["question"] == "" for raw in rows) == 5
+    for row, raw in zip(made, rows):
+        assert row["problem"].count("<image>") == 1 and row["problem"].startswith("<image>")
+        assert raw["question"].strip() in row["problem"] and len(row["problem"]) > 50
+    assert {row["answer"] for row in made} == {"14", "(-2,1]", "B", "17", "C, D"}
+
+
+@needs_samples
+def test_mathvision_sample(tmp_path):
+    made, rows = alike(tmp_path, "mathvision", "mathvision_testmini.parquet")
+    made = {raw["id"]: row for row, raw in zip(made, rows)}
+    for raw in rows:
+        row = made[raw["id"]]
+        assert row["problem"].startswith("<image>") and row["problem"].count("<image") == 1
+        assert ("letter" in row["problem"]) == bool(raw["options"]) and row["choices"] == raw["options"]
+        assert row["answer"] == raw["answer"]
+    assert "\n(A) red\n(B) blue\n(C) green\n(D) Yellow\n(E) This" in made["39"]["problem"]
+    assert "When the ant walks from home along" in made["33"]["problem"]
+    assert "\n(A)\n(B)\n(C)\n" in made["2673"]["problem"]  # its options are parts of the picture
+
+
+@pytest.mark.parametrize("published, answer", [  # as SCHEMAS.md quotes them
+    (r"$4 \pi$", r"4 \pi"), (r"$\boxed{\frac{16}{7}}$", r"\frac{16}{7}"),
+    ("\x0crac{36}{13}", r"\frac{36}{13}"),
+    (r"$\frac{90}{23}^{\circ}$", r"\frac{90}{23}^{\circ}"), ("11 ", "11"), ("(C)", "C"), ("C\nD", "C, D"),
+    ("118掳T", "118°T"), ("$$r=7.00$$", "r=7.00"), ("5cm^2^", "5cm^2"),
+    ("(3,-4)", "(3,-4)"), ("False", "False"),
+    (r"Circumference $=50.27 \mathrm{~cm}$", r"50.27 \mathrm{~cm}"), ("<answer> 145° </answer>", "145°"),
+    (r"\$5", r"\$5"), ("27cm^{2}", "27cm^{2}"), ("16π平方米", "16π平方米"), ("(√{3}+1)小时", "(√{3}+1)小时")])
+def test_repairs(published, answer):
+    assert prepare.about("picture", "What?", published)["answer"].strip() == answer
+    assert not prepare.about("picture", "What?", None)["answer"]
