@@ -16,6 +16,7 @@ import resource
 import shutil
 import time
 from contextlib import nullcontext
+from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 
@@ -175,7 +176,8 @@ rules = {  # what is worth training on: response ids and advantages of one quest
     'mdap': lambda ids, A, generator: mdap.select(ids, A, tau, ngram),
     'cppo': lambda ids, A, generator: mdap.cppo(A, prune_rate),
     'random': lambda ids, A, generator: mdap.random_prune(len(A), prune_rate, generator),
-    'advantage_only': lambda ids, A, generator: mdap.advantage_only(A, generator)}
+    'advantage_only': lambda ids, A, generator: mdap.advantage_only(A, generator),
+    'none': lambda ids, A, generator: mdap.select(ids, A, tau if adaptive_rollouts else 0, ngram)}  # for ARS
 if init_from == 'resume':
     if state['ars']['initial'] != rollouts_per_question:
         fail(f'rollouts_per_question = {rollouts_per_question}: keep {start}\'s {state["ars"]["initial"]}')
@@ -233,11 +235,11 @@ def save(name=''):
             shutil.rmtree(old)
     sampling.gather(None)  # no rank ends before all is written
 
-def question_at(place):
-    """The question at a place of the endless row of epochs, each a permutation of its own."""
-    epoch, position = divmod(place, per_epoch)
+@lru_cache(maxsize=2)
+def order(epoch):
+    """The questions in the order of an epoch, a permutation of its own."""
     shuffle = torch.Generator().manual_seed(sampling.seed_of(seed, epoch))
-    return fitting[torch.randperm(len(fitting), generator=shuffle)[position]]
+    return [fitting[i] for i in torch.randperm(len(fitting), generator=shuffle).tolist()]
 
 def explain(group, chosen, kept):
     """One question's trajectories by advantage; each one's nearest kept one says why it was pruned."""
@@ -270,12 +272,12 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
     since, spent = time.perf_counter(), dict.fromkeys('generate reward prune old ref update'.split(), 0.0)
     step, drawn, epoch = state['step'], state['drawn'], state['drawn'] // per_epoch
     G = adaptive.rollouts if adaptive_rollouts else rollouts_per_question
-    asked, prompts, sampled, groups, size = [], {}, [], [], questions_per_step
+    asked, prompts, visits, groups, size = [], {}, [], [], questions_per_step
     for refill in range(max_refills + 1):
         # 1. the next questions of the epoch; each rank rolls out its part of them
         first = len(asked)
         while len(asked) < first + size:
-            question, drawn = question_at(drawn), drawn + 1
+            question, drawn = order(drawn // per_epoch)[drawn % per_epoch], drawn + 1
             coin = torch.Generator().manual_seed(sampling.seed_of(seed, 'skip', drawn))
             if not greso or torch.rand((), generator=coin) >= prompt_filter.skip_probability(question):
                 asked.append(question)
@@ -300,13 +302,13 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
         lap('reward')
         rollouts = [t for part in sampling.gather(rollouts) for t in part]
         lap('generate')  # waiting for the slowest rank
-        sampled += rollouts
-        for group in (rollouts[i:i + G] for i in range(0, len(rollouts), G)):
-            if not dynamic_sampling or ars.informative([t.parts['accuracy'] for t in group]):
-                groups.append(group)
+        fresh = [rollouts[i:i + G] for i in range(0, len(rollouts), G)]  # by question
+        right = [[t.parts['accuracy'] for t in group] for group in fresh]
+        visits += zip(fresh, right)
+        groups += [g for g, values in zip(fresh, right) if not dynamic_sampling or ars.informative(values)]
         if len(groups) >= questions_per_step:
             break
-        means = [fmean(t.parts['accuracy'] for t in rollouts[i:i + G]) for i in range(0, len(rollouts), G)]
+        means = [fmean(values) for values in right]
         seen = (f'{len(groups)} of {questions_per_step} questions have right and wrong answers; of the last '
                 f'{size} {means.count(0)} none right, {means.count(1)} all, accuracy {fmean(means):.3f}')
         say(f'refill {refill + 1}: {seen}')
@@ -325,11 +327,10 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
         groups = [[t for t in group if not t.truncated] for group in groups]
     advantages = [[t.advantage for t in group] for group in groups]
     generator = torch.Generator().manual_seed(sampling.seed_of(seed, step, 'prune'))
-    rule = rules.get(pruning, rules['mdap'])  # 'none' trains on all, but ARS learns what MDAP would keep
-    chosen = [rule([t.ids for t in group], A, generator) for group, A in zip(groups, advantages)]
+    chosen = [rules[pruning]([t.ids for t in group], A, generator) for group, A in zip(groups, advantages)]
     kept = mdap.align(chosen, advantages, align or world * updates_per_step)
     adaptive.record([len(indices) for indices in kept if indices])
-    if pruning == 'none':
+    if pruning == 'none':  # all are trained on; ARS has learned what MDAP would keep
         kept = chosen = [list(range(len(group))) for group in groups]
 
     # 4. all ranks compute one plan: which rank trains what, in which update
@@ -402,13 +403,13 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
     # 7. the step counts as done: report, evaluate, save
     skipped = drawn - state['drawn'] - len(asked)
     state['step'], state['drawn'], step = step + 1, drawn, step + 1
-    for i in range(0, len(sampled), G):
-        prompt_filter.observe(asked[sampled[i].slot], [t.parts['accuracy'] for t in sampled[i:i + G]])
+    for group, values in visits:
+        prompt_filter.observe(asked[group[0].slot], values)
     prompt_filter.end_step(epoch)
     if drawn // per_epoch > epoch:  # with refills or skips the data may end before max_steps
         adaptive.end_epoch(max_steps * drawn / (epochs * per_epoch) if epochs else step)
     totals = torch.tensor(sampling.gather(totals.tolist()), dtype=torch.float64).sum(0) / max(1, len(norms))
-    flat = [not any(t.advantage for t in sampled[i:i + G]) for i in range(0, len(sampled), G)]
+    sampled = [t for group, _ in visits for t in group]
     record = {
         'step': step, 'epoch': epoch, 'rollouts_per_question': G,
         'questions_skipped': skipped, 'refills': refill, 'updates': sum(norm < torch.inf for norm in norms),
@@ -419,7 +420,8 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
         **{f'reward/{key}': fmean(t.parts[key] for t in sampled) for key in sampled[0].parts
            if key != 'reward'},
         'prune/kept_mean': fmean(map(len, kept)), 'prune/kept_max': max(map(len, kept)),
-        'prune/flat_groups': fmean(flat), 'rollout/length': fmean(len(t.ids) for t in sampled),
+        'prune/flat_groups': fmean(not any(t.advantage for t in group) for group, _ in visits),
+        'rollout/length': fmean(len(t.ids) for t in sampled),
         'rollout/truncated': fmean(t.truncated for t in sampled),
         **dict(zip(('loss/policy', 'loss/kl', 'loss/clip_fraction', 'loss/entropy'), totals.tolist())),
         'loss/grad_norm': sum(norms) / max(1, len(norms)), 'lr': lr, 'time/step': sum(spent.values()),
