@@ -2,19 +2,15 @@
 
 ARS, adaptive rollout sampling: when pruning keeps fewer trajectories than in the first epoch, responses have
 become more alike, and sampling as many as before is waste: a new G for all questions at every epoch boundary
-(Eq. 10-14). Early in the run the question that keeps most decides, later the average one.
-"""
+(Eq. 10-14). Early in the run the question that keeps most decides, later the average one."""
 import copy
 
 
 class AdaptiveRollouts:
     """.rollouts is the G to sample with now, between 2 (the fewest with a spread) and the initial number.
-
     initial 8, total_steps 10, five steps an epoch, each keeping [8, 4, 4, 4] (mean 5, max 8):
     end_epoch(5): alpha 0.5, G' = 0.5 * 5 + 0.5 * 8 = 6.5, G_ref = (5 + 8) / 2 = 6.5 -> 8
-    end_epoch(10): alpha 1, G' = 5, 1.5 below G_ref; 8 - 1.5 = 6.5 rounds half to even -> 6
-    """
-
+    end_epoch(10): alpha 1, G' = 5, 1.5 below G_ref; 8 - 1.5 = 6.5 rounds half to even -> 6"""
     def __init__(self, initial, total_steps):
         if initial < 2 or total_steps < 1:
             raise ValueError(f'initial = {initial}, total_steps = {total_steps}: a group needs at least 2 '
@@ -50,13 +46,10 @@ class AdaptiveRollouts:
 
 class PromptFilter:
     """GRESO: how likely to skip a question before any rollout, from the streak of its last visits.
-
     A visit is easy if all answers were right (rewards >= 0.98), hard if all were wrong (<= 0.11). After z
     visits in a row P(skip) = 1 - max(p ** z, 0.01), with a rate p for easy ones and another for hard ones:
     observe('a', [1, 1]) twice gives 1 - 0.5 ** 2. Unseen questions and mixed answers are never skipped.
-    Departure: released code bounds the mean reward of 8 answers, which is the same for 8 but not for 16.
-    """
-
+    Departure: released code bounds the mean reward of 8 answers, which is the same for 8 but not for 16."""
     def __init__(self, target=0.25):
         self.targets = {'easy': target / 3, 'hard': 2 * target / 3}  # wanted shares of sampled questions
         self.rates = {'easy': 0.5, 'hard': 0.5}

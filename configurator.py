@@ -6,8 +6,7 @@
 A script lists its settings as plain assignments (`tau = 0.8  # what it means`) above its call of configure().
 A config file is a small Python file that assigns some of them; it is run, so use only files you trust. Names
 must exist, values must have the default's type, and what a comment says holds: "'a' | 'b'" at its start lists
-the only values, "at least 2" and "at most 1" are bounds. Errors name key, value and cure.
-"""
+the only values, "at least 2" and "at most 1" are bounds. Errors name key, value and cure."""
 import ast
 import difflib
 import os
@@ -25,12 +24,11 @@ def fail(message):
 def read_settings(script):
     """The assignments above configure() in `script` -> {name: (default, comment)}, in order."""
     source, settings = Path(script).read_bytes(), {}  # bytes: ast counts columns in them
-    lines = source.splitlines()
     for node in ast.parse(source).body:
         if isinstance(node, ast.Assign):
             if isinstance(node.value, ast.Call):  # config = configure(...): the end of the settings
                 break
-            comment = lines[node.end_lineno - 1][node.end_col_offset:].decode().strip(' #')
+            comment = source.splitlines()[node.end_lineno - 1][node.end_col_offset:].decode().strip(' #')
             settings[node.targets[0].id] = (ast.literal_eval(node.value), comment)
     return settings
 
@@ -51,14 +49,10 @@ def check(key, value, settings, where, is_text=False):
     return value
 
 def configure(*scripts, argv=None, base=None):
-    """The settings of `scripts` (the first is the one that runs) -> {name: value}.
-
-    Defaults come first, then `base` (a checkpoint's own settings), then files and flags of `argv` in order.
-    """
+    """The settings of `scripts` (the first, which runs, has the last word on a shared name) -> {name: value}.
+    Defaults come first, then `base` (those of a checkpoint), then files and flags of `argv` in order."""
     argv = sys.argv[1:] if argv is None else argv
-    settings = {}
-    for script in reversed(scripts):  # the script that runs has the last word on a shared name
-        settings.update(read_settings(script))
+    settings = {key: found for script in reversed(scripts) for key, found in read_settings(script).items()}
     if '--help' in argv or '-h' in argv:
         print(f'usage: python {Path(scripts[0]).name} [config/FILE.py ...] [--key=value ...]')
         for key, (default, comment) in settings.items():
@@ -80,8 +74,7 @@ def configure(*scripts, argv=None, base=None):
         choices = re.match(r"'[^']*'( \| '[^']*')+", comment)
         if choices and config[key] not in re.findall("'([^']*)'", choices[0]):
             fail(f'{key} = {config[key]!r} must be one of {choices[0]}')
-        for word, sign in (('least', 1), ('most', -1)):
-            bound = re.search(rf'at {word} (-?\d+(\.\d+)?)', comment)
-            if bound and not sign * config[key] >= sign * float(bound[1]):  # nan is not
-                fail(f'{key} = {config[key]!r} must be at {word} {bound[1]}')
+        for word, bound in re.findall(r'at (least|most) (-?\d+(?:\.\d+)?)', comment):  # nan keeps none
+            if not (config[key] >= float(bound) if word == 'least' else config[key] <= float(bound)):
+                fail(f'{key} = {config[key]!r} must be at {word} {bound}')
     return config

@@ -5,16 +5,13 @@ GRPO, DAPO and GSPO are one loss with different knobs (Eq. 1 of the FastRL paper
     DAPO  ratio='token'            clip 0.2 / 0.28   no KL     average 'token'
     GSPO  ratio='sequence[_token]' clip 3e-4 / 4e-4  no KL     average 'seq'
 Beyond the papers: the ratio's exponent is clamped, negative advantages may have a dual clip, equal rewards
-give exactly 0. Masked positions are selected away, never multiplied by 0: inf and nan there reach nothing.
-"""
+give exactly 0. Masked positions are selected away, never multiplied by 0: inf and nan there reach nothing."""
 import torch
 
 
 def group_advantages(rewards, owner, eps=1e-6):
     """A_i = (r_i - mean) / (std + eps) among the rollouts of one question, unbiased std (Eq. 5).
-
-    rewards [1, 0, 0.5, 0.5], owner [7, 7, 3, 3] (the question of each, in any order) -> [0.707, -0.707, 0, 0]
-    """
+    rewards [1, 0, 0.5, 0.5], owner [7, 7, 3, 3] (questions, in any order) -> [0.707, -0.707, 0, 0]"""
     advantages = torch.zeros_like(rewards)                                # [N]
     for question in owner.unique():
         rows = owner == question                                          # [N]
@@ -28,11 +25,9 @@ def group_advantages(rewards, owner, eps=1e-6):
 
 def policy_loss(logps, old_logps, advantages, mask, *, ratio='token', clip_low, clip_high, dual_clip=None):
     """Clipped policy-gradient loss per token -> loss [K, T], {'clip_fraction': 1 where clipped [K, T]}.
-
     logps, old_logps, mask [K, T]; advantages [K], or [K, T] if they differ inside a response. 0 where masked.
     ratio: 'token'; 'sequence', one per response (GSPO); 'sequence_token', that value, gradient per token.
-    dual_clip: a negative advantage costs at most dual_clip * |A| (None: no limit).
-    """
+    dual_clip: a negative advantage costs at most dual_clip * |A| (None: no limit)."""
     mask = mask.bool()
     advantages = torch.where(mask, advantages[:, None] if advantages.dim() == 1 else advantages, 0)  # [K, T]
     diff = torch.where(mask, logps - old_logps.detach(), 0)               # [K, T]
@@ -49,10 +44,8 @@ def policy_loss(logps, old_logps, advantages, mask, *, ratio='token', clip_low, 
     return loss, {'clip_fraction': (loss > free).to(logps.dtype)}
 
 def kl_penalty(logps, ref_logps, kind='k3'):
-    """Per-token estimate of KL(policy || reference) [K, T], from d = ref_logps - logps.
-
-    k3: exp(d) - d - 1 with d clamped to [-20, 20] and the result to [-10, 10]; k1: -d; abs: |d|; k2: d^2 / 2.
-    """
+    """Per-token estimate of KL(policy || reference) [K, T], from d = ref_logps - logps. k1: -d; abs: |d|;
+    k2: d^2 / 2; k3: exp(d) - d - 1 with d clamped to [-20, 20] and the result to [-10, 10]."""
     d = ref_logps.detach() - logps                                        # [K, T]
     d = torch.where(d.isfinite(), d, d.detach())                          # inf and nan pass no gradient
     near = d.clamp(-20, 20)
@@ -63,11 +56,8 @@ def kl_penalty(logps, ref_logps, kind='k3'):
 
 def average(values, mask, how='token', count=None):
     """[K, T] -> scalar: the mean over tokens ('token'), or over responses of their token means ('seq').
-
-    count: tokens or responses of the whole update, over all micro-batches and ranks: each part then gives its
-    share of one mean, and 1 x 8 rows or 8 x 1 row add up to the same gradient. None: this batch is all there
-    is; a response without tokens counts as one of loss 0. Nothing to average gives 0.
-    """
+    count: tokens or responses of the whole update, so that shares of micro-batches and ranks add up to its
+    mean; None: this batch is all there is. A response without tokens is one of loss 0; nothing gives 0."""
     if how not in ('token', 'seq'):
         raise ValueError(f"how={how!r}: use 'token' or 'seq'")
     mask = mask.bool()

@@ -5,8 +5,7 @@ MDAP, maximizing differential advantage pruning: trajectories of equal advantage
 share most n-grams (Eq. 7) give nearly the same gradient; a greedy walk per group keeps those that differ
 enough from every one already kept (Eq. 8). align() then adds a few back until the batch divides evenly.
 Departures: "equal" is less than eps apart, transitively, which covers continuous rewards; deviations are
-exact fractions, since in floats 1 - 4/5 < 0.2 and a pair exactly at tau would be lost.
-"""
+exact fractions, since in floats 1 - 4/5 < 0.2 and a pair exactly at tau would be lost."""
 from fractions import Fraction
 
 import torch
@@ -14,11 +13,9 @@ import torch
 
 def select(responses, advantages, tau, ngram=1, eps=1e-4):
     """One question: lists of token ids without padding, and their advantages -> kept indices, ascending.
-
     responses [[5, 6, 7, 8], [5, 6, 7, 9]], advantages [1, 1]: 3 of 5 distinct ids are shared, deviation 0.4,
     so tau = 0.4 -> [0, 1] and tau = 0.5 -> [0]; with advantages [1, -1] both stay at any tau.
-    tau = 0 keeps everything (plain GRPO), tau > 1 one per group; at least one per group always survives.
-    """
+    tau = 0 keeps everything (plain GRPO), tau > 1 one per group; at least one per group always survives."""
     if len(responses) != len(advantages):
         raise ValueError(f'{len(responses)} responses, {len(advantages)} advantages: pass one per trajectory')
     tau = Fraction(round(tau * 10**6), 10**6)                  # the decimal that was meant, not its float
@@ -26,24 +23,19 @@ def select(responses, advantages, tau, ngram=1, eps=1e-4):
         return list(range(len(responses)))
     kept, sets = [], [ngrams(ids, ngram) for ids in responses]
     for group in advantage_groups(advantages, eps):
-        chosen = []
         for i in sorted(group, key=lambda i: -abs(advantages[i])):
-            if all(deviation(sets[i], sets[j]) >= tau for j in chosen):
-                chosen.append(i)
-        kept += chosen
+            if all(deviation(sets[i], sets[j]) >= tau for j in {*group} & {*kept}):
+                kept.append(i)
     return sorted(kept)
 
 def advantage_groups(advantages, eps=1e-4):
     """Indices of equal advantage, highest first (Eq. 6). Neighbours less than eps apart chain into one group.
-
-    advantages [1.0, -1.0, 1.00005, 1.0001], eps 1e-4 -> [[0, 2, 3], [1]]
-    """
-    groups, last = [], float('inf')
+    advantages [1.0, -1.0, 1.00005, 1.0001], eps 1e-4 -> [[0, 2, 3], [1]]"""
+    groups = []
     for i in sorted(range(len(advantages)), key=lambda i: -advantages[i]):
-        if last - advantages[i] >= eps:
+        if not groups or advantages[groups[-1][-1]] - advantages[i] >= eps:
             groups.append([])
         groups[-1].append(i)
-        last = advantages[i]
     return [sorted(group) for group in groups]
 
 def ngrams(ids, n=1):
@@ -59,10 +51,7 @@ def deviation(a, b):
     return Fraction(union - shared, union or 1)
 
 def cppo(advantages, rate):
-    """CPPO: the k = max(1, int(G * (1 - rate))) of largest |A|, ties to the lower index, ascending.
-
-    advantages [1, -2, 0, 0.5], rate 0.5 -> [0, 1]. Per question, as in the paper; its code ranks the batch.
-    """
+    """CPPO: k of largest |A| (ties: lower index). Per question, as in the paper; its code ranks the batch."""
     k = max(1, int(len(advantages) * (1 - rate)))              # as published: 20 and 0.9 give 1, in floats
     return sorted(sorted(range(len(advantages)), key=lambda i: -abs(advantages[i]))[:k])
 
@@ -77,32 +66,25 @@ def advantage_only(advantages, generator, eps=1e-4):
 
 def align(kept, advantages, divisor):
     """Add trajectories back until their number divides by divisor or none is left (Algorithm 1).
-
     One per question and pass, in question order: the unselected one of highest |A| (ties: lower index).
-    kept [[0], [1]], advantages [[1, -1, 2], [0, 3]], divisor 4 -> [[0, 2], [0, 1]]
-    """
+    kept [[0], [1]], advantages [[1, -1, 2], [0, 3]], divisor 4 -> [[0, 2], [0, 1]]"""
     if divisor < 1:
         raise ValueError(f"divisor={divisor}: use 1 (no alignment) or more, e.g. ranks x updates per step")
-    aligned = [list(indices) for indices in kept]
-    missing = -sum(len(indices) for indices in aligned) % divisor
+    missing = -sum(len(indices) for indices in kept) % divisor
     turns = []                                                 # (turn, question, what comes back then)
     for q, (indices, values) in enumerate(zip(kept, advantages, strict=True)):
         rest = sorted(set(range(len(values))) - set(indices), key=lambda i, A=values: (-abs(A[i]), i))
         turns += [(turn, q, i) for turn, i in enumerate(rest)]
-    for _, q, i in sorted(turns)[:missing]:
-        aligned[q].append(i)
-    return [sorted(indices) for indices in aligned]
+    back = sorted(turns)[:missing]
+    return [sorted([*indices, *(i for _, q, i in back if q == own)]) for own, indices in enumerate(kept)]
 
 def deal(costs, owners, ranks):
     """Rows of one update -> those of each rank: equal numbers if they divide, balanced costs (tokens), rows
-    of an owner (question) together: they share a prompt. [9, 9, 2, 1], [0, 0, 1, 1], 2 -> [[0, 1], [2, 3]]
-    """
-    groups = {}
-    for row, owner in enumerate(owners):
-        groups.setdefault(owner, []).append(row)
+    of an owner (question) together: they share a prompt. [9, 9, 2, 1], [0, 0, 1, 1], 2 -> [[0, 1], [2, 3]]"""
+    groups = [[row for row, other in enumerate(owners) if other == owner] for owner in dict.fromkeys(owners)]
     share = -(-len(costs) // ranks)                            # rows a rank can take
     hands, loads = [[] for _ in range(ranks)], [0] * ranks
-    for group in sorted(groups.values(), key=lambda rows: -sum(costs[row] for row in rows)):
+    for group in sorted(groups, key=lambda rows: -sum(costs[row] for row in rows)):
         while group:
             hand = min((i for i in range(ranks) if len(hands[i]) < share), key=lambda i: loads[i])
             taken, group = group[:share - len(hands[hand])], group[share - len(hands[hand]):]

@@ -6,8 +6,7 @@
 The Auto classes open any causal language model of transformers, with or without pictures. A prompt is
 computed once and its cache fans out to all its responses (`prefill`, `extend`); where it can not, or with
 gradient checkpointing, full sequences take over. Logits exist for a chunk of tokens at a time.
-Sizes: Q prompts, P prompt length, K responses, T response length, H hidden, V vocabulary, M response tokens.
-"""
+Sizes: Q prompts of length P, K responses of length T, H hidden, V vocabulary, M response tokens."""
 import json
 import os
 import re
@@ -19,7 +18,6 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import transformers
-from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import DynamicCache, DynamicLayer
@@ -30,7 +28,6 @@ PER_TOKEN = ('input_ids', 'attention_mask', 'mm_token_type_ids', 'token_type_ids
 
 class PictureProcessor(transformers.Qwen2_5_VLProcessor):
     """Qwen-VL's own without the part for videos, which wants torchvision."""
-
     def __init__(self, image_processor, tokenizer, chat_template=None):
         super().__init__(image_processor, tokenizer, chat_template=chat_template or tokenizer.chat_template)
 
@@ -40,9 +37,8 @@ class PictureProcessor(transformers.Qwen2_5_VLProcessor):
 
 def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa', min_pixels=0, max_pixels=0,
          trust_remote_code=False):
-    """Folder, Hub id, .gguf file or package:NAME (one that carries such a file) -> (model, processor).
-    The model is in eval mode and has no dropout; without pictures the processor is a tokenizer.
-    `min_pixels` / `max_pixels` (0: as the checkpoint says) bound the area to which pictures are resized."""
+    """Folder, Hub id, .gguf file or package:NAME (which carries one) -> model in eval mode without dropout,
+    processor (for text alone: tokenizer); min_pixels, max_pixels bound pictures (0: as the checkpoint)."""
     source, extra = init_from, {'trust_remote_code': trust_remote_code}
     settings = {'dtype': dtype, 'attn_implementation': attn_implementation}
     if str(init_from).startswith('package:'):
@@ -58,15 +54,12 @@ def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa
     Auto = transformers.AutoModelForImageTextToText if pictures else transformers.AutoModelForCausalLM
     model = Auto.from_pretrained(source, **extra, **settings).to(device).eval()
     for module in model.modules():  # dropout would make old, new and reference log-probs three networks
-        for name in {'p', 'attention_dropout', 'dropout'} & vars(module).keys():
-            setattr(module, name, 0.0)
-    if not pictures:
-        return model, transformers.AutoTokenizer.from_pretrained(source, **extra)
+        vars(module).update(dict.fromkeys({'p', 'attention_dropout', 'dropout'} & vars(module).keys(), 0.0))
     lacking = config.model_type.startswith('qwen') and not find_spec('torchvision')
     Processor = PictureProcessor if lacking else transformers.AutoProcessor
-    processor = Processor.from_pretrained(source, **extra)
+    processor = (Processor if pictures else transformers.AutoTokenizer).from_pretrained(source, **extra)
     for edge, pixels in (('shortest_edge', min_pixels), ('longest_edge', max_pixels)):
-        if pixels:
+        if pictures and pixels:
             processor.image_processor.size[edge] = pixels
     return model, processor
 
@@ -110,8 +103,7 @@ def save(folder, model, processor, state, optimizer=None):
 
 def load_optimizer(folder, optimizer):
     """This rank's shard of the optimizer and its random state, as save() wrote them."""
-    rank = dist.get_rank() if dist.is_initialized() else 0
-    shard = torch.load(Path(folder, f'rank{rank}.pt'), weights_only=True, map_location='cpu')
+    shard = torch.load(Path(folder, f'rank{os.environ.get("RANK", 0)}.pt'), 'cpu', weights_only=True)
     getattr(optimizer, 'optim', optimizer).load_state_dict(shard['optimizer'])
     torch.set_rng_state(shard['rng'])
 
@@ -120,15 +112,14 @@ def collate(prompts, device):
     input_ids [5, 6, 7] and [8] -> input_ids [[5, 6, 7], [0, 0, 8]], attention_mask [[1, 1, 1], [0, 0, 1]]"""
     batch = {}
     for key in {key for prompt in prompts for key in prompt}:
-        values = [prompt[key] for prompt in prompts if key in prompt]
+        rows = [prompt[key] for prompt in prompts if key in prompt]
         if key in PER_TOKEN:
-            values = [nn.utils.rnn.pad_sequence(values, batch_first=True, padding_side='left')]  # [Q, P]
-        batch[key] = torch.cat(values).to(device)
+            rows = [torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_side='left')]  # [Q, P]
+        batch[key] = torch.cat(rows).to(device)
     return batch
 
-class Policy(nn.Module):
+class Policy(torch.nn.Module):
     """A language model as a distribution over responses: softmax(logits / temperature), forbidden ids out."""
-
     def __init__(self, model, temperature=1.0, share_prefix=True):
         super().__init__()
         self.model, self.temperature = model, temperature
@@ -166,9 +157,8 @@ class Policy(nn.Module):
 
     def run(self, batch, positions, cache=None):
         """The body's last hidden state [rows, length, H] for a batch that follows, and joins, the `cache`."""
-        pictures = {key: value for key, value in batch.items() if key not in PER_TOKEN}
-        return self.body(input_ids=batch['input_ids'], attention_mask=batch['attention_mask'], cache=cache,
-                         position_ids=positions, use_cache=cache is not None, **pictures).last_hidden_state
+        inputs = {key: value for key, value in batch.items() if not key.endswith('token_type_ids')}
+        return self.body(**inputs, position_ids=positions, cache=cache, use_cache=cache is not None)[0]
 
     def prefill(self, batch):
         """Compute a prompt batch once -> last hidden state [Q, H], cache of Q rows, next position [Q]."""
@@ -214,12 +204,8 @@ class Policy(nn.Module):
         frozen = everything.detach()
         return everything.gather(-1, ids[:, None])[:, 0], -(frozen.exp() * frozen).sum(-1)
 
-class MasterAdamW(torch.optim.Optimizer):
+class MasterAdamW(torch.optim.AdamW):
     """AdamW in fp32: weights in bf16 get masters in fp32, or steps of 1e-6 would round away."""
-
-    def __init__(self, params, lr, betas, eps=1e-8, weight_decay=0.0):
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay))
-
     @torch.no_grad()
     def step(self):
         for group in self.param_groups:
@@ -239,8 +225,7 @@ class MasterAdamW(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict):  # torch's own would cast all states to the dtype of the weights
         params = [p for group in self.param_groups for p in group['params']]
-        for index, state in state_dict['state'].items():
-            p = params[index]
+        for p, state in ((params[index], state) for index, state in state_dict['state'].items()):
             self.state[p] = {key: x.to(p.device) if torch.is_tensor(x) else x for key, x in state.items()}
             self.state[p]['master'] = p if p.dtype == torch.float32 else self.state[p]['master']
 

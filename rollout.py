@@ -6,16 +6,13 @@
 
 A token is drawn by inverting the distribution at a uniform number from the seed of its question: ids depend
 neither on the rest of the batch nor on the number of ranks. A model's own sampling defaults (top-k, top-p,
-repetition penalty) play no part: this distribution is the trained one.
-"""
+repetition penalty) play no part: this distribution is the trained one."""
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
 import torch
-import torch.distributed as dist
 from datasets import Dataset, Image, List, disable_progress_bars
-from torch import nn
 
 from model import PER_TOKEN, collate
 
@@ -24,9 +21,9 @@ DATA = Path(__file__).parent / 'data'
 
 def gather(item):
     """The `item` of every rank, in the order of ranks."""
-    items = [item] * (dist.get_world_size() if dist.is_initialized() else 1)
-    if dist.is_initialized():
-        dist.all_gather_object(items, item)
+    items = [item] * (torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1)
+    if torch.distributed.is_initialized():
+        torch.distributed.all_gather_object(items, item)
     return items
 
 def seed_of(*numbers):
@@ -55,8 +52,7 @@ def load_questions(dataset, split, limit=0):
     return rows.select(range(limit)) if 0 < limit < len(rows) else rows
 
 def encode(question, processor, config):
-    """One question, `<image>` where a picture goes -> prompt: input_ids [P], attention_mask [P], pictures.
-    `config`: the settings system_prompt, examples (pairs shown as earlier turns) and prompt_suffix."""
+    """One question, `<image>` where a picture goes -> prompt: input_ids [P], attention_mask [P], pictures."""
     pictures = list(question.get('images') or [])
     parts, sees = question['problem'].split('<image>'), hasattr(processor, 'image_processor')
     if len(parts) - 1 != len(pictures) or pictures and not sees:
@@ -65,7 +61,7 @@ def encode(question, processor, config):
                          'all must agree; correct the row, leave it out or take another model')
     parts[-1] += config['prompt_suffix']
     turns = [('system', config['system_prompt'])] if config['system_prompt'] else []
-    for asked, answered in config['examples']:
+    for asked, answered in config['examples']:  # shown as earlier turns
         turns += [('user', asked), ('assistant', answered)]
     messages = []
     for role, *texts in [*turns, ('user', *parts)]:
@@ -95,7 +91,7 @@ class Trajectory:
 
 def pad(rows, device):
     """K lists of numbers -> [K, T] with zeros on the right."""
-    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(device)
+    return torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True).to(device)
 
 def pack(trajectories, prompts, device):
     """K trajectories -> Policy.forward's Q prompts (each once), owner [K], ids [K, T], mask [K, T]."""
@@ -120,18 +116,17 @@ def draw(logits, uniform, greedy=False, top_p=1.0):
     """Draw by inversion: logits [n, V], uniform [n] in [0, 1) -> ids [n], log-probs [n] before any top-p."""
     logps = logits.log_softmax(-1)
     if greedy:
-        ids = logps.argmax(-1)
-    else:
-        probs, order = logps.exp(), None
-        if top_p < 1:
-            probs, order = probs.sort(-1, descending=True)
-            probs = probs.masked_fill(probs.cumsum(-1) - probs >= top_p, 0.0)  # smallest set to reach top_p
-        below = probs.cumsum(-1)  # [n, V]
-        total = below[:, -1:]
-        target = torch.minimum(uniform[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
-        ids = torch.searchsorted(below, target, right=True)  # the first id whose cumulated mass exceeds it
-        ids = (ids if order is None else order.gather(-1, ids))[:, 0]
-    return ids, logps.gather(-1, ids[:, None])[:, 0]
+        return logps.argmax(-1), logps.amax(-1)
+    probs = logps.exp()  # [n, V]
+    if top_p < 1:
+        probs, order = probs.sort(-1, descending=True)
+        probs = probs.masked_fill(probs.cumsum(-1) - probs >= top_p, 0.0)  # smallest set to reach top_p
+    below = probs.cumsum(-1)  # [n, V]
+    total = below[:, -1:]
+    target = torch.minimum(uniform[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
+    ids = torch.searchsorted(below, target, right=True)  # [n, 1]: first id whose cumulated mass exceeds it
+    ids = order.gather(-1, ids) if top_p < 1 else ids
+    return ids[:, 0], logps.gather(-1, ids)[:, 0]
 
 @torch.no_grad()
 def generate(policy, processor, prompts, count, ends, seeds, max_response_tokens,
@@ -150,33 +145,30 @@ def generate(policy, processor, prompts, count, ends, seeds, max_response_tokens
         used, local = (torch.tensor(rows) // count).unique(return_inverse=True)  # questions, each row's own
         found = sample(policy, [prompts[s] for s in used], local, uniforms[rows], ends, temperature, top_p)
         for row, (ids, logps) in zip(rows, found):
-            trajectories[row] = Trajectory(
-                row // count, ids, logps, int(lengths[row]) + len(ids), truncated=ids[-1] not in ends,
-                text=tokenizer.decode(ids, skip_special_tokens=True))
+            cost, text = int(lengths[row]) + len(ids), tokenizer.decode(ids, skip_special_tokens=True)
+            trajectories[row] = Trajectory(row // count, ids, logps, cost, ids[-1] not in ends, text)
     return trajectories
 
 def sample(policy, prompts, owner, uniforms, ends, temperature, top_p):
     """Prefill each prompt once, fan its cache out to its rows (owner [n]), sample; finished rows drop out
     -> n pairs of lists: ids, log-probs. Caches of any kind can pick rows: the library calls it reordering."""
-    n, T = uniforms.shape
-    device = policy.forbidden.device
+    (n, T), device = uniforms.shape, policy.forbidden.device
     batch = collate(prompts, device)
     owner, uniforms, ends = owner.to(device), uniforms.to(device), torch.tensor(ends, device=device)
     hidden, cache, position = policy.prefill(batch)  # [Q, H]
     hidden, position = hidden[owner], position[owner]  # [n, H], [n]
     cache.reorder_cache(owner)
-    seen = nn.functional.pad(batch['attention_mask'][owner], (0, T), value=1)  # [n, P + T]
-    ids, logps = torch.zeros(n, T, dtype=torch.long, device=device), torch.zeros(n, T, device=device)
-    active, lengths = torch.arange(n, device=device), torch.full((n,), T)  # rows that still speak
+    seen = torch.nn.functional.pad(batch['attention_mask'][owner], (0, T), value=1)  # [n, P + T]
+    ids, logps = torch.full((n, T), -1, device=device), torch.zeros(n, T, device=device)  # -1: no token
+    active = torch.arange(n, device=device)  # rows that still speak
     for t in range(T):
         token, logp = draw(policy.logits(hidden, temperature), uniforms[active, t], temperature == 0, top_p)
         ids[active, t], logps[active, t] = token, logp
-        done = torch.isin(token, ends)
-        if done.any():
-            lengths[active[done].cpu()], on = t + 1, (~done).nonzero()[:, 0]
+        on = (~torch.isin(token, ends)).nonzero()[:, 0]
+        if len(on) < len(active):
             active, token, position, seen = active[on], token[on], position[on], seen[on]
             cache.reorder_cache(on)
         if len(active) == 0 or t == T - 1:
             break
         hidden = policy.extend(cache, token[:, None], seen[:, :t + 1 - T], position + t)[:, 0]  # [n, H]
-    return [(row[:k].tolist(), logp[:k].tolist()) for row, logp, k in zip(ids.cpu(), logps.cpu(), lengths)]
+    return [(row[row >= 0].tolist(), logp[row >= 0].tolist()) for row, logp in zip(ids.cpu(), logps.cpu())]

@@ -8,21 +8,16 @@
 Departures from textbook GRPO:
 1. only trajectories that differ in advantage or tokens are trained on; pruning precedes every log-prob pass;
 2. the old log-probs are the sampler's own unless old_logps = 'recompute': one policy, one temperature;
-3. random numbers depend on seed, step and place only: one process and many sample and train the same.
-"""
+3. random numbers depend on seed, step and place only: one process and many sample and train the same."""
 import json
 import os
 import resource
 import shutil
 import time
-from contextlib import nullcontext
-from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 
 import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 import ars
@@ -153,21 +148,17 @@ if len(fitting) < len(lengths):
 if len(fitting) < questions_per_step:
     fail(f'{len(fitting)} questions of {dataset} are left, but questions_per_step = {questions_per_step}: '
          'raise max_prompt_tokens, lower max_pixels or take fewer questions per step')
-steps_per_epoch = len(fitting) // questions_per_step  # the rest of an epoch's permutation is left out
-per_epoch = steps_per_epoch * questions_per_step
-max_steps = max_steps or epochs * steps_per_epoch  # with refills or skips, epochs end earlier
+per_epoch = len(fitting) - len(fitting) % questions_per_step  # the rest of an epoch's permutation is left out
+max_steps = max_steps or epochs * per_epoch // questions_per_step  # with refills or skips, epochs end earlier
 
-policy = models.Policy(model, temperature, share_prefix)
-ends = models.end_ids(model, processor)
+policy, ends = models.Policy(model, temperature, share_prefix), models.end_ids(model, processor)
 if not policy.can_share:
     say(f'{type(model).__name__} has a cache that can not be shared in updates: full sequences there')
 if gradient_checkpointing:
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})
-reference = None
-if beta > 0:
-    first, _ = models.load(state['init_from'], **loading)
-    reference = models.Policy(first, temperature, share_prefix).requires_grad_(False)
-wrapped = policy if world == 1 else DistributedDataParallel(
+reference = None if beta == 0 else models.Policy(
+    models.load(state['init_from'], **loading)[0], temperature, share_prefix).requires_grad_(False)
+wrapped = policy if world == 1 else torch.nn.parallel.DistributedDataParallel(
     policy, device_ids=[device] if cuda else None, forward_sync_buffers=False, gradient_as_bucket_view=True)
 optimizer = models.make_optimizer(policy.parameters(), world, lr=learning_rate, betas=(beta1, beta2),
                                   weight_decay=weight_decay)
@@ -186,31 +177,25 @@ if init_from == 'resume':
     models.load_optimizer(start, optimizer)
 
 N = questions_per_step * rollouts_per_question
+method = 'ratio clip_low clip_high average beta pruning adaptive_rollouts greso dynamic_sampling'.split()
 say(f'{model.num_parameters() / 1e6:.2f}M parameters in {model.dtype} on {device} x {world}; '
-    f'{len(fitting)} questions, {steps_per_epoch} steps an epoch, {max_steps} steps\n'
+    f'{len(fitting)} questions, {per_epoch // questions_per_step} steps an epoch, {max_steps} steps\n'
     f'{questions_per_step} questions x {rollouts_per_question} rollouts = {N} trajectories a step; '
     f'/ {world} ranks = {N // world}; {updates_per_step} updates a step\n'
     f'sampling: temperature {temperature}, no top-p, no top-k, no penalties; '
-    f'forbidden ids {policy.forbidden.nonzero()[:, 0].tolist()}, end ids {ends}\nmethod: ' + ', '.join(
-        f'{key} {config[key]}' for key in ('ratio', 'clip_low', 'clip_high', 'average', 'beta', 'pruning',
-                                           'adaptive_rollouts', 'greso', 'dynamic_sampling')))
-for doubtful, why in (
-        (ratio != 'token' and average == 'token', f'ratio = {ratio}: GSPO takes average = seq, not token'),
-        (ratio != 'token' and clip_high > 0.01, f'clip_high = {clip_high} hardly clips one ratio a sequence'),
-        (drop_flat_groups and beta > 0, f'drop_flat_groups with beta = {beta} drops their KL as well'),
-        (Path(data_name).suffix and not eval_dataset, f'no eval_dataset: {dataset} tests what it trains')):
-    if doubtful:
-        say(f'warning: {why}')
-if rank == 0:
-    Path(out_dir).mkdir(parents=True, exist_ok=True)
-    path = Path(out_dir, 'log.jsonl')
-    done = path.read_text().splitlines(True) if state['step'] and path.is_file() else []
-    path.write_text(''.join(line for line in done if json.loads(line).get('step', 0) <= state['step']))
-
-def log(record):
-    if rank == 0:
-        with Path(out_dir, 'log.jsonl').open('a') as file:
-            file.write(json.dumps(record) + '\n')
+    f'forbidden ids {policy.forbidden.nonzero()[:, 0].tolist()}, end ids {ends}\n'
+    f'method: {", ".join(f"{key} {config[key]}" for key in method)}')
+doubts = {f'ratio = {ratio}: GSPO takes average = seq, not token': ratio != 'token' and average == 'token',
+          f'clip_high = {clip_high} hardly clips one ratio a sequence': ratio != 'token' and clip_high > 0.01,
+          f'drop_flat_groups with beta = {beta} drops their KL as well': drop_flat_groups and beta > 0,
+          f'no eval_dataset: {dataset} tests what it trains': Path(data_name).suffix and not eval_dataset}
+for why in (why for why, doubtful in doubts.items() if doubtful):
+    say(f'warning: {why}')
+path = Path(out_dir, 'log.jsonl') if rank == 0 else Path(os.devnull)
+path.parent.mkdir(parents=True, exist_ok=True)
+done = path.read_text().splitlines(True) if state['step'] and path.is_file() else []
+log = path.open('w', buffering=1)  # by line: a record is in the file once it is printed
+log.writelines(line for line in done if json.loads(line).get('step', 0) <= state['step'])
 
 def evaluation():
     """Scores on the test questions at eval_temperature, and at the training temperature; on all ranks."""
@@ -235,80 +220,70 @@ def save(name=''):
             shutil.rmtree(old)
     sampling.gather(None)  # no rank ends before all is written
 
-@lru_cache(maxsize=2)
-def order(epoch):
-    """The questions in the order of an epoch, a permutation of its own."""
-    shuffle = torch.Generator().manual_seed(sampling.seed_of(seed, epoch))
-    return [fitting[i] for i in torch.randperm(len(fitting), generator=shuffle).tolist()]
-
 def explain(group, chosen, kept):
     """One question's trajectories by advantage; each one's nearest kept one says why it was pruned."""
     question = questions[asked[group[0].slot]]
-    lines = [f'--- {question["problem"]} (truth: {question["answer"]}; kept {len(kept)} of {len(group)})',
-             'advantage  reward  tokens   #  fate    deviation    response']
+    yield f'--- {question["problem"]} (truth: {question["answer"]}; kept {len(kept)} of {len(group)})'
+    yield 'advantage  reward  tokens   #  fate    deviation    response'
     for rows in mdap.advantage_groups([t.advantage for t in group]):
         grams = {i: mdap.ngrams(group[i].ids, ngram) for i in rows}
         for i in sorted(rows, key=lambda i: (i not in chosen, i)):
             others = [(float(mdap.deviation(grams[i], grams[j])), j) for j in {*rows} & {*chosen} - {i}]
             near = '{:.2f} to #{}'.format(*min(others)) if others else ''
             fate = 'kept' if i in chosen else 'back' if i in kept else 'pruned'
-            lines.append(f'{group[i].advantage:+9.3f} {group[i].reward:7.2f} {len(group[i].ids):7} {i:3}  '
-                         f'{fate:6}  {near:11}  ' + ' '.join(group[i].text.split())[:90])
-    return '\n'.join(lines)
+            yield (f'{group[i].advantage:+9.3f} {group[i].reward:7.2f} {len(group[i].ids):7} {i:3}  '
+                   f'{fate:6}  {near:11}  ' + ' '.join(group[i].text.split())[:90])
 
 def lap(stage):
-    """Add the seconds since the last call to spent[stage]."""
-    global since
-    now = time.perf_counter()
-    spent[stage], since = spent[stage] + now - since, now
+    """Add the seconds since the last call, those of the step that no stage has yet, to spent[stage]."""
+    spent[stage] = time.perf_counter() - since - sum(spent.values()) + spent.get(stage, 0.0)
 
 # ------------------------------------------------------------------------------------------------------- loop
 if state['step'] == 0:
     scores = evaluation()
     state['best'] = scores['eval/accuracy']
-    log({'config': config})
-    log({'step': 0, **scores})
+    print(json.dumps({'config': config}), json.dumps({'step': 0, **scores}), sep='\n', file=log)
 while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']:
-    since, spent = time.perf_counter(), dict.fromkeys('generate reward prune old ref update'.split(), 0.0)
-    step, drawn, epoch = state['step'], state['drawn'], state['drawn'] // per_epoch
+    since, spent = time.perf_counter(), {}
+    step, drawn, epoch = state['step'] + 1, state['drawn'], state['drawn'] // per_epoch
     G = adaptive.rollouts if adaptive_rollouts else rollouts_per_question
-    asked, prompts, visits, groups, size = [], {}, [], [], questions_per_step
+    asked, prompts, visits, groups, order, size = [], {}, [], [], [], questions_per_step
     for refill in range(max_refills + 1):
         # 1. the next questions of the epoch; each rank rolls out its part of them
         first = len(asked)
         while len(asked) < first + size:
-            question, drawn = order(drawn // per_epoch)[drawn % per_epoch], drawn + 1
+            if not order or drawn % per_epoch == 0:  # each epoch is a permutation of its own
+                shuffle = torch.Generator().manual_seed(sampling.seed_of(seed, drawn // per_epoch))
+                order = [fitting[i] for i in torch.randperm(len(fitting), generator=shuffle).tolist()]
+            question, drawn = order[drawn % per_epoch], drawn + 1
             coin = torch.Generator().manual_seed(sampling.seed_of(seed, 'skip', drawn))
             if not greso or torch.rand((), generator=coin) >= prompt_filter.skip_probability(question):
                 asked.append(question)
         mine = range(first + rank * size // world, first + (rank + 1) * size // world)
         truths = [questions[asked[slot]] for slot in mine]
         prompts |= {slot: sampling.encode(truth, processor, config) for slot, truth in zip(mine, truths)}
-        seeds = [sampling.seed_of(seed, step, slot) for slot in mine]
+        seeds = [sampling.seed_of(seed, state['step'], slot) for slot in mine]
         rollouts = sampling.generate(policy, processor, [prompts[slot] for slot in mine], G, ends, seeds,
                                      max_response_tokens, max_tokens_in_flight)
-        lap('generate')
+        lap('time/generate')
 
         # 2. rewards, and advantages within the G rollouts of each question; then every rank knows them all
-        owner = [t.slot for t in rollouts]
+        owner, lengths = [t.slot for t in rollouts], torch.tensor([len(t.ids) for t in rollouts])
         parts = rewarding.score([t.text for t in rollouts], owner, truths, reward)
-        rewards = torch.tensor([values['reward'] for values in parts], dtype=torch.float64)
-        if overlong_buffer:
-            lengths = torch.tensor([len(t.ids) for t in rollouts])
-            rewards += losses.overlong_penalty(lengths, max_response_tokens, overlong_buffer, overlong_factor)
+        rewards = torch.tensor([values.pop('reward') for values in parts], dtype=torch.float64)
+        rewards += losses.overlong_penalty(lengths, max_response_tokens, overlong_buffer, overlong_factor)
         advantages = losses.group_advantages(rewards, torch.tensor(owner)).tolist()
         for t, scores, value, advantage in zip(rollouts, parts, rewards.tolist(), advantages):
             t.slot, t.parts, t.reward, t.advantage = mine[t.slot], scores, value, advantage
-        lap('reward')
+        lap('time/reward')
         rollouts = [t for part in sampling.gather(rollouts) for t in part]
-        lap('generate')  # waiting for the slowest rank
+        lap('time/generate')  # waiting for the slowest rank
         fresh = [rollouts[i:i + G] for i in range(0, len(rollouts), G)]  # by question
-        right = [[t.parts['accuracy'] for t in group] for group in fresh]
-        visits += zip(fresh, right)
-        groups += [g for g, values in zip(fresh, right) if not dynamic_sampling or ars.informative(values)]
+        visits += [(group, [t.parts['accuracy'] for t in group]) for group in fresh]
+        groups += [g for g, right in visits[first:] if not dynamic_sampling or ars.informative(right)]
         if len(groups) >= questions_per_step:
             break
-        means = [fmean(values) for values in right]
+        means = [fmean(right) for _, right in visits[first:]]
         seen = (f'{len(groups)} of {questions_per_step} questions have right and wrong answers; of the last '
                 f'{size} {means.count(0)} none right, {means.count(1)} all, accuracy {fmean(means):.3f}')
         say(f'refill {refill + 1}: {seen}')
@@ -317,16 +292,14 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
             size = ars.refill_size(missing * G, flat, G, questions_per_step)
     else:
         save()
-        fail(f'step {step + 1}: after max_refills = {max_refills} only {seen}. Near 0 reward, prompt or data '
+        fail(f'step {step}: after max_refills = {max_refills} only {seen}. Near 0 reward, prompt or data '
              'do not fit the model, near 1 little is left to learn: look at answers, raise max_refills or '
              f'set dynamic_sampling = False. {out_dir}/latest is saved')
 
     # 3. prune: choose within each question, then add back until the number of survivors divides evenly
-    groups = groups[:questions_per_step]
-    if mask_truncated:
-        groups = [[t for t in group if not t.truncated] for group in groups]
+    groups = [[t for t in g if not (mask_truncated and t.truncated)] for g in groups[:questions_per_step]]
     advantages = [[t.advantage for t in group] for group in groups]
-    generator = torch.Generator().manual_seed(sampling.seed_of(seed, step, 'prune'))
+    generator = torch.Generator().manual_seed(sampling.seed_of(seed, state['step'], 'prune'))
     chosen = [rules[pruning]([t.ids for t in group], A, generator) for group, A in zip(groups, advantages)]
     kept = mdap.align(chosen, advantages, align or world * updates_per_step)
     adaptive.record([len(indices) for indices in kept if indices])
@@ -340,19 +313,18 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
         rows = survivors[u * K // updates_per_step:(u + 1) * K // updates_per_step]
         count = sum(len(t.ids) for t in rows) if average == 'token' else len(rows)
         rows = [t for t in rows if t.advantage or not drop_flat_groups]  # count stays: the same mean
-        hands = mdap.deal([t.cost for t in rows], [t.slot for t in rows], world)
-        hands = [[rows[i] for i in hand] for hand in hands]
-        plan.append((rows, count, [sampling.chunks(hand, [t.cost for t in hand], tokens_per_microbatch)
-                                   for hand in hands]))
+        plan.append((rows, count, [  # for each rank: its rows, cut into micro-batches
+            sampling.chunks([rows[i] for i in hand], [rows[i].cost for i in hand], tokens_per_microbatch)
+            for hand in mdap.deal([t.cost for t in rows], [t.slot for t in rows], world)]))
     my_batches = [batch for _, _, update in plan for batch in update[rank]]
     for slot in {t.slot for t in survivors[:1] + sum(my_batches, [])} - set(prompts):  # of other ranks
         prompts[slot] = sampling.encode(questions[asked[slot]], processor, config)
-    lap('prune')
+    lap('time/prune')
 
     # 5. log-probs before the updates: old ones where the sampler's do not serve, the reference's if beta > 0
     with torch.no_grad():
         recompute = policy if old_logps == 'recompute' else None
-        for stage, network, name in (('old', recompute, 'logps'), ('ref', reference, 'ref_logps')):
+        for stage, network, name in (('time/old', recompute, 'logps'), ('time/ref', reference, 'ref_logps')):
             for batch in my_batches if network else []:
                 for t, logps in zip(batch, network(*sampling.pack(batch, prompts, device))[0].tolist()):
                     setattr(t, name, logps[:len(t.ids)])
@@ -360,51 +332,43 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
 
     # 6. updates: every micro-batch adds its share of a mean over all ranks, whose count is known beforehand
     policy.train(gradient_checkpointing)
-    lr = learning_rate * min(1.0, (step + 1) / max(1, warmup_steps))
     for group in optimizer.param_groups:
-        group['lr'] = lr
+        group['lr'] = lr = learning_rate * min(1.0, step / max(1, warmup_steps))
     totals, norms, trained = torch.zeros(4, dtype=torch.float64), [], []
     for rows, count, update in plan:
-        if not rows or not reference and not any(t.advantage for t in rows):
+        if not any(t.advantage or reference for t in rows):
             continue  # no signal: not even momentum moves
         trained += rows
         tokens = sum(len(t.ids) for t in rows)
-        passes = max(len(hand) for hand in update)  # every rank runs as many, or the collectives hang
-        for i in range(passes):
-            real = i < len(update[rank])
-            batch = update[rank][i] if real else survivors[:1]  # a stand-in
+        own, passes = update[rank], max(map(len, update))  # every rank runs as many, or the collectives hang
+        for i, batch in enumerate(own + [survivors[:1]] * (passes - len(own))):  # stand-ins
             inputs = sampling.pack(batch, prompts, device)
-            weight = inputs[-1] & real  # [k, T], 0 for a stand-in
-            with wrapped.no_sync() if world > 1 and i < passes - 1 else nullcontext():
-                logps, entropy = wrapped(*inputs)  # [k, T]; DDP's own forward arms the reduction
-                loss, stats = losses.policy_loss(
-                    logps, sampling.pad([t.logps for t in batch], device),
-                    torch.tensor([t.advantage for t in batch], device=device), weight,
-                    ratio=ratio, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip or None)
-                shares = [losses.average(loss, weight, average, count), torch.zeros((), device=device)]
-                if reference:
-                    ref_logps = sampling.pad([t.ref_logps or t.logps for t in batch], device)
-                    penalty = losses.kl_penalty(logps, ref_logps, kl)  # [k, T]
-                    shares[1] = losses.average(penalty, weight, average, count)
-                ((shares[0] + beta * shares[1]) * world).backward()  # DDP takes the mean of ranks: undo that
+            weight = inputs[-1] & (i < len(own))  # [k, T], 0 for a stand-in
+            wrapped.require_backward_grad_sync = i == passes - 1  # DDP reduces in the last pass only
+            logps, entropy = wrapped(*inputs)  # [k, T]; DDP's own forward arms the reduction
+            loss, stats = losses.policy_loss(
+                logps, sampling.pad([t.logps for t in batch], device),
+                torch.tensor([t.advantage for t in batch], device=device), weight,
+                ratio=ratio, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip or None)
+            shares = [losses.average(loss, weight, average, count), torch.zeros((), device=device)]
+            if reference:
+                ref_logps = sampling.pad([t.ref_logps or t.logps for t in batch], device)  # [k, T]
+                shares[1] = losses.average(losses.kl_penalty(logps, ref_logps, kl), weight, average, count)
+            ((shares[0] + beta * shares[1]) * world).backward()  # DDP takes the mean of ranks: undo that
             shares += [losses.average(x, weight, count=tokens) for x in (stats['clip_fraction'], entropy)]
             totals += torch.stack(shares).detach().double().cpu()
-        norm = torch.nn.utils.clip_grad_norm_(policy.parameters(), grad_clip or float('inf'))
-        norms.append(norm.item())
-        if norm.isfinite():  # the gradients, and so this decision, are the same on all ranks
+        norms.append(torch.nn.utils.clip_grad_norm_(policy.parameters(), grad_clip or torch.inf).item())
+        if norms[-1] < torch.inf:  # the gradients, and so this decision, are the same on all ranks
             optimizer.step()
-            state['updates'] += 1
         else:
-            say(f'warning: step {step + 1}: gradient norm {norms[-1]}, this update is skipped')
+            say(f'warning: step {step}: gradient norm {norms[-1]}, this update is skipped')
         optimizer.zero_grad(set_to_none=True)
     policy.eval()
-    lap('update')
+    lap('time/update')
 
     # 7. the step counts as done: report, evaluate, save
-    skipped = drawn - state['drawn'] - len(asked)
-    state['step'], state['drawn'], step = step + 1, drawn, step + 1
-    for group, values in visits:
-        prompt_filter.observe(asked[group[0].slot], values)
+    for group, right in visits:
+        prompt_filter.observe(asked[group[0].slot], right)
     prompt_filter.end_step(epoch)
     if drawn // per_epoch > epoch:  # with refills or skips the data may end before max_steps
         adaptive.end_epoch(max_steps * drawn / (epochs * per_epoch) if epochs else step)
@@ -412,22 +376,20 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
     sampled = [t for group, _ in visits for t in group]
     record = {
         'step': step, 'epoch': epoch, 'rollouts_per_question': G,
-        'questions_skipped': skipped, 'refills': refill, 'updates': sum(norm < torch.inf for norm in norms),
-        'trajectories_sampled': len(sampled), 'trajectories_trained': len(trained),
-        'tokens_sampled': sum(len(t.ids) for t in sampled),
-        'tokens_trained': sum(len(t.ids) for t in trained),
-        'reward/mean': fmean(t.reward for t in sampled),
-        **{f'reward/{key}': fmean(t.parts[key] for t in sampled) for key in sampled[0].parts
-           if key != 'reward'},
+        'questions_skipped': drawn - state['drawn'] - len(asked), 'refills': refill,
+        'updates': sum(norm < torch.inf for norm in norms), 'trajectories_sampled': len(sampled),
+        'trajectories_trained': len(trained), 'tokens_sampled': sum(len(t.ids) for t in sampled),
+        'tokens_trained': sum(len(t.ids) for t in trained), 'reward/mean': fmean(t.reward for t in sampled),
+        **{f'reward/{key}': fmean(t.parts[key] for t in sampled) for key in sampled[0].parts},
         'prune/kept_mean': fmean(map(len, kept)), 'prune/kept_max': max(map(len, kept)),
         'prune/flat_groups': fmean(not any(t.advantage for t in group) for group, _ in visits),
         'rollout/length': fmean(len(t.ids) for t in sampled),
         'rollout/truncated': fmean(t.truncated for t in sampled),
         **dict(zip(('loss/policy', 'loss/kl', 'loss/clip_fraction', 'loss/entropy'), totals.tolist())),
         'loss/grad_norm': sum(norms) / max(1, len(norms)), 'lr': lr, 'time/step': sum(spent.values()),
-        **{f'time/{stage}': seconds for stage, seconds in spent.items()},
-        'memory/peak_gb': torch.cuda.max_memory_allocated() / 1e9 if cuda else
-                          resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
+        **spent, 'memory/peak_gb': torch.cuda.max_memory_allocated() / 1e9 if cuda else
+                                   resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
+    state |= {'step': step, 'drawn': drawn, 'updates': state['updates'] + record['updates']}
     say('step {step}/{max_steps} epoch {epoch} | reward {reward/mean:.3f} accuracy {reward/accuracy:.3f} '
         'format {reward/format:.3f} | G {rollouts_per_question} trained {trajectories_trained}/'
         '{trajectories_sampled} length {rollout/length:.1f} | loss {loss/policy:+.3f} norm '
@@ -435,17 +397,17 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
         'update {time/update:.2f}'.format(max_steps=max_steps, **record))
     if print_every and step % print_every == 0:
         q = max(range(len(groups)), key=lambda q: len(set(advantages[q])))
-        say(explain(groups[q], chosen[q], kept[q]) if groups[q] else 'all answers were cut off')
+        say('\n'.join(explain(groups[q], chosen[q], kept[q])) if groups[q] else 'all answers were cut off')
     last = step == max_steps or 0 < epochs * per_epoch <= drawn
     if last or eval_every and step % eval_every == 0:
         record |= evaluation()
         if record['eval/accuracy'] > state['best']:  # "best" is replaced by strictly better scores only
             state['best'] = record['eval/accuracy']
             save('best')
-    log(record)
+    print(json.dumps(record), file=log)
     if last or save_every and step % save_every == 0:
         save()
 say(f'done: {state["updates"]} updates in {state["step"]} steps, best eval/accuracy {state["best"]:.3f}; '
     f'eval.py opens {out_dir}/latest')
-if dist.is_initialized():
-    dist.destroy_process_group()
+if world > 1:
+    torch.distributed.destroy_process_group()

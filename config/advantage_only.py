@@ -1,3 +1,2 @@
 # Advantage-only pruning (Table 5): one random trajectory of each advantage.
-pruning = 'advantage_only'
-adaptive_rollouts = False
+pruning, adaptive_rollouts = 'advantage_only', False

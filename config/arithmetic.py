@@ -7,6 +7,4 @@ system_prompt = 'Add the numbers.'  # without the two examples it hardly ever wr
 examples = [['What is 31 + 6?', '<thinking> 31 + 6 = 37 </thinking> \\boxed{37}'],
             ['What is 45 + 28?', '<thinking> 45 + 28 = 73 </thinking> \\boxed{73}']]
 max_response_tokens = 40
-max_steps = 40
-eval_every = 20
-print_every = 10
+max_steps, eval_every, print_every = 40, 20, 10

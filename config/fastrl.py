@@ -1,4 +1,2 @@
 # FastRL behind a base algorithm: MDAP prunes, ARS adapts the number of rollouts.
-pruning = 'mdap'
-tau = 0.8
-adaptive_rollouts = True
+pruning, tau, adaptive_rollouts = 'mdap', 0.8, True

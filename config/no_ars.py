@@ -1,3 +1,2 @@
 # FastRL without ARS (Table 2): always rollouts_per_question rollouts.
-pruning = 'mdap'
-adaptive_rollouts = False
+pruning, adaptive_rollouts = 'mdap', False

@@ -1,3 +1,2 @@
 # FastRL without MDAP (Table 2): all are trained on; ARS still counts what MDAP would keep.
-pruning = 'none'
-adaptive_rollouts = True
+pruning, adaptive_rollouts = 'none', True

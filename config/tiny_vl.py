@@ -2,12 +2,8 @@
 #   python train.py config/geo3k.py config/tiny_vl.py    (it knows few words and learns nothing)
 init_from = 'toy'
 out_dir = 'out/tiny_vl'
-max_steps = 2
-epochs = 0
-questions_per_step = 2
-rollouts_per_question = 4
-max_prompt_tokens = 8192
-max_response_tokens = 64
+max_steps, epochs = 2, 0
+questions_per_step, rollouts_per_question = 2, 4
+max_prompt_tokens, max_response_tokens = 8192, 64
 gradient_checkpointing = False
-eval_questions = 1
-eval_every = 0
+eval_questions, eval_every = 1, 0
