@@ -2,19 +2,26 @@
 
 In: responses and their questions, dicts with an 'answer' or a 'box'. Out: named parts, one of them 'reward'.
 A wrong 1 does more harm than a wrong 0: what can not be read to its end or may keep SymPy busy is not equal.
-"""
+SymPy works in processes of its own, each of which the kernel ends when an answer takes too long."""
+import json
 import math
 import random
 import re
+import resource
 import runpy
+import signal
+import subprocess
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
-import sympy
-from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy  # the parser inside math-verify
-from math_verify.utils import TimeoutException, timeout  # not verify(): it finds any two tiny numbers equal
+import sympy  # below: the parser inside math-verify; its verify() finds any two tiny numbers equal
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy
 
-MAX_CHARS, MAX_POWER, SECONDS = 200, 5000, 3  # of an answer, of the product of its exponents, for SymPy
+MAX_CHARS, MAX_POWER = 200, 5000  # of an answer, of the product of its exponents
+SECONDS, MEMORY = 3, 2 ** 31  # of the processor for one comparison, bytes for a process that makes them
+THREADS, LOCAL = ThreadPoolExecutor(4), threading.local()  # so many at once; each with a process of its own
 SPELLINGS = (  # in this order. '~': a hard space, or was in \text{}; one letter is a unit only behind it
     (r'\s+', ' '), (r'^ ?\\(?:boxed|fbox) ?\{(.*)\} ?$', r'\1'), ('[−–]', '-'), ('[·⋅]', r'\\cdot '),
     (r'√|(?<![a-zA-Z\\])sqrt(?![a-zA-Z])', r'\\sqrt '), (r'π|(?<![a-zA-Z\\])pi(?![a-zA-Z])', r'\\pi '),
@@ -28,6 +35,9 @@ SPELLINGS = (  # in this order. '~': a hard space, or was in \text{}; one letter
     (r'\\sqrt ?(?:(\d+|[a-zA-Z])|\(([^()]*)\))', r'\\sqrt{\1\2}'), (r'(?<=[\d)}])\(|(?<=\\pi)\(', r'\\cdot('),
     (r'^(-?)(\d+)(?:\\frac\{(\d+)\}\{(\d+)\}| (\d+)/(\d+))(?=\n|$)', r'\1(\2+\3\5/\4\6)'),  # mixed numbers
     (r'^(-?)\\frac\{(-?\d+)\}\{(\d+)\}(?=\n|$)', r'\1\2/\3'))  # to be compared as a number: fast
+LENGTHS = {f'{unit}{power}': (power, size ** int(power or 1)) for power in ('', '2', '3')  # areas, volumes
+           for unit, size in (('mm', 1), ('cm', 10), ('m', 1000), ('km', 10 ** 6))}
+LETTER = re.compile(r'(?:\\text ?\{)?\(?([A-Ha-h])\)?\}?|\(?([A-H])(?:\)[.:]?|[.:])(?!\w).*', re.DOTALL)
 NUMBER = re.compile(r'[+-]?(?=\.?\d)(\d{1,3}(,\d{3})+|\d*)(/0*[1-9]\d*|(\.\d*)?([eE][+-]?\d{1,2})?)')
 NAME = re.compile(r'^(?:m?\\angle ?\w+|[a-zA-Z]{1,2}(?:_\w)?|[a-z]\([a-z]\))=(?=[^=]+$)')  # the 'x=' of 'x=5'
 EXPONENT = re.compile(r'\^(\{(?:[^{}^!]|\{[^{}^!]*\})*\}|\([^()^!]*\)|-?\d+(?!\d)|[a-zA-Z]|\\pi)(?!\^)')
@@ -68,12 +78,15 @@ def read(text):
     case = ConversionConfig(lowercase_symbols=False)  # else R - r is 0
     return sympy.sympify(latex2sympy(text, is_real=True, normalization_config=None, conversion_config=case))
 
-def same(truth, answer):
-    """Equality of SymPy objects: exact (decimals: to 1e-12), of formulas at 3 points, of sets by member."""
+def same(truth, answer, decimals=None):
+    """Equality of SymPy objects: exact (decimals: to 1e-12), of formulas at 3 points, of sets by member.
+    decimals: numbers may differ beyond so many, as in MathVista and MathVision; 0: beyond the whole part."""
     if not all(isinstance(x, sympy.Expr) and not x.is_Matrix for x in (truth, answer)):  # by parts, in order
         alike = type(truth) is type(answer) and len(truth.args) == len(answer.args)
         return alike and (all(map(same, truth.args, answer.args)) if truth.args else truth == answer)
     truth, answer = truth.doit(), answer.doit()
+    if decimals is not None and all(x.is_number and x.is_real for x in (truth, answer)):
+        return len({round(float(x), decimals) if decimals else int(x) for x in (truth, answer)}) == 1
     if truth.is_Rational and answer.is_Rational or truth.has(sympy.zoo, sympy.nan):
         return truth.is_Rational and truth == answer  # what is undefined equals nothing
     tolerance = 1e-12 if truth.has(sympy.Float) or answer.has(sympy.Float) else 1e-30
@@ -85,41 +98,77 @@ def same(truth, answer):
             return False
     return True
 
+def serve():
+    """What a process does that compares: a line of truth, answer and decimals in, a line with same() out.
+    When one takes too long, the timer's signal, which nobody handles, ends the process, wherever it is."""
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    for line in sys.stdin:
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        truth, answer, decimals = json.loads(line)
+        try:
+            verdict = bool(same(read(truth), read(answer), decimals))
+        except Exception:  # the one failure that becomes reward 0; counted
+            verdict = 'unreadable'
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        print(json.dumps(verdict), flush=True)
+
+def compare(*question):
+    """same() of truth, answer, decimals, by this thread's own process; 'timeout' if that did not survive."""
+    process = getattr(LOCAL, 'process', None)
+    if process is None or process.poll() is not None:  # it ends with us, as its input does; Ctrl-C is ours
+        process = LOCAL.process = subprocess.Popen([sys.executable, __file__], stdin=-1, stdout=-1, text=True,
+                                                   start_new_session=True)
+    print(json.dumps(question), file=process.stdin, flush=True)
+    line = process.stdout.readline()
+    if not line:
+        process.wait()
+        return 'timeout'
+    return json.loads(line)
+
 @lru_cache(maxsize=4096)
-def judge(answer, truth):
-    """Two answers -> equal or not, or None where only SymPy could tell and it can not read them."""
+def judge(answer, truth, decimals=None):
+    """Are two answers equal? True or False, or 'unreadable' or 'timeout' where only SymPy could tell."""
     if max(len(answer), len(truth)) > MAX_CHARS:
-        return None
+        return 'unreadable'
     (answer, unit), (truth, true_unit) = tidy(answer), tidy(truth)
-    if not answer or not truth or (unit and true_unit and unit != true_unit):  # one may lack the unit
+    (kind, size), (true_kind, true_size) = (LENGTHS.get(u, (u, 1)) for u in (unit, true_unit))
+    if not answer or not truth or unit and true_unit and kind != true_kind:  # one may lack the unit
         return False
+    if unit and size != true_size and true_unit:
+        answer, truth = f'{size}\\cdot({answer})', f'{true_size}\\cdot({truth})'
     if ('=' in answer) != ('=' in truth):
         answer, truth = NAME.sub('', answer), NAME.sub('', truth)
     if answer == truth or answer.replace(' ', '').isalpha() or truth.replace(' ', '').isalpha():  # words
         return answer.lower() == truth.lower()
     if NUMBER.fullmatch(answer) and NUMBER.fullmatch(truth):
-        return sympy.Rational(answer.replace(',', '')) == sympy.Rational(truth.replace(',', ''))
+        return same(*(sympy.Rational(x.replace(',', '')) for x in (truth, answer)), decimals)
     if answer.count(',') != truth.count(','):  # read as sets, '5,5,6' and '5,6' would be equal
         return False
-    in_main = threading.current_thread() is threading.main_thread()  # elsewhere no signal can stop SymPy
-    try:
-        return timeout(SECONDS if in_main else None)(lambda: same(read(truth), read(answer)))()
-    except (Exception, TimeoutException):  # the one failure that becomes reward 0; counted
-        return None
+    return compare(truth, answer, decimals)
 
-def equivalent(answer, truth):
-    """Do the content of a box and the true answer have the same value? None, empty, unreadable: False."""
-    return bool(judge(answer or '', truth))
+def grade(box, question):
+    """Is the content of a box (None: no box) right? True, False, or why not: 'no box' or as of judge().
+    Of choices, or where the answer is a letter, the box may hold the letter or the value of an option."""
+    truth, options = question['answer'], dict(zip('ABCDEFGH', question.get('choices') or ()))
+    truth = next((letter for letter, text in options.items() if text == truth), truth)
+    if box is None:
+        return 'no box'
+    if options or re.fullmatch('[A-H]', truth):
+        named = LETTER.fullmatch(box)
+        box = (named[1] or named[2]).upper() if named else next(
+            (letter for letter, text in options.items() if judge(box, text) is True), box)
+    return judge(box, truth, question.get('decimals'))
+
+def math_parts(response, question):
+    """Eq. 4: format + accuracy, 0 to 1.5. 'unparsed': no box or an unreadable one; 'timeout': among these."""
+    style, verdict = format_reward(response), grade(extract_boxed(response), question)
+    return {'reward': style + (verdict is True), 'format': style, 'accuracy': float(verdict is True),
+            'unparsed': float(isinstance(verdict, str)), 'timeout': float(verdict == 'timeout')}
 
 def math_reward(response, answer):
     """{'format': 0 or 0.5, 'accuracy': 0 or 1}."""
-    return {'format': format_reward(response), 'accuracy': float(equivalent(extract_boxed(response), answer))}
-
-def math_parts(response, question):
-    """Eq. 4: format + accuracy, 0 to 1.5; 'unparsed': 1 where the content of the box could not be read."""
-    parts = math_reward(response, question['answer'])
-    verdict = judge(extract_boxed(response) or '', question['answer'])
-    return {'reward': sum(parts.values()), **parts, 'unparsed': float(verdict is None)}
+    return {key: math_parts(response, {'answer': answer})[key] for key in ('format', 'accuracy')}
 
 def read_box(text):
     """'[.1, .2, .7, 1]' or thousandths (any is above 1) -> [left, top, right, bottom] as ratios, or None."""
@@ -153,6 +202,10 @@ def find(kind):
 
 def score(texts, owner, questions, kind='math'):
     """Named parts, with 'reward', of each of N responses; owner[i]: index of the question of response i."""
-    rows = [find(kind)(text, questions[i]) for text, i in zip(texts, owner, strict=True)]
+    pairs = [(text, questions[i]) for text, i in zip(texts, owner, strict=True)]
+    rows = (THREADS.map if kind in KINDS else map)(lambda pair: find(kind)(*pair), pairs)  # yours: in turn
     rows = [row if isinstance(row, dict) else {'reward': float(row)} for row in rows]
-    return [{'format': 0.0, 'accuracy': float(row['reward'] > 0), **row} for row in rows]
+    return [{'accuracy': float(row['reward'] > 0), 'format': 0.0, **row} for row in rows]
+
+if __name__ == '__main__':
+    serve()
