@@ -1,17 +1,22 @@
-"""Accuracy and pass@k of any checkpoint on any data set.
+"""Accuracy and pass@k of any checkpoint on any data sets.
 
     python eval.py --init_from=out/toy/best                                       as training evaluates
     python eval.py --init_from=out/toy/best --split=ood --eval_temperature=1 --samples=16
-    torchrun --nproc_per_node=8 eval.py config/geo3k.py --init_from=DIR_OR_HUB_ID
+    torchrun --nproc_per_node=8 eval.py config/geo3k.py --init_from=DIR_OR_HUB_ID --samples=16 \\
+        --benchmarks=geo3k,mathverse,mathvision,mathvista,wemath --output=out/benchmarks
 
 Takes train.py's settings too: a checkpoint brings its own, files and flags come on top. No prompt is dropped.
-"""
+Rules decide, also where published scores need a judge model (MathVerse; to find MathVista's answers)."""
 import json
 import math
+from importlib.metadata import version
 from pathlib import Path
+from statistics import fmean
 
+import torch
 import torch.distributed as dist
-from tqdm import tqdm
+from pandas import DataFrame
+from tqdm import trange
 
 import model as models
 import reward as rewarding
@@ -19,8 +24,9 @@ import rollout as sampling
 from configurator import configure, fail
 
 split = 'test'         # 'test', 'train' or another file of the data set's folder ('ood' for the toy)
+benchmarks = ''        # data sets, with commas between; '': the one it was trained for
 samples = 1            # answers per question, at least 1; more give pass@k
-output = ''            # a .json file for settings and every answer; '': none
+output = ''            # folder for scores and answers; an evaluation of the same settings goes on there
 
 def pass_at_k(n, c, k):
     """Unbiased chance that one of k samples is right, estimated from n samples of which c are (k <= n)."""
@@ -28,63 +34,119 @@ def pass_at_k(n, c, k):
         raise ValueError(f'k = {k} must be between 1 and the number of samples, n = {n}')
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)
 
-def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0, samples=1, progress=False):
-    """Answer every question `samples` times -> one record per question, in order, the same on all ranks.
-    Ranks share the questions, each counts once, seeds go with the question. `config`: train.py's settings."""
+def earlier(file, samples):
+    """The records in `file`, if it exists, of the questions answered to the end; what is behind them goes."""
+    lines = file.read_bytes().splitlines(True) if file.is_file() else []
+    while lines and not (lines[-1].endswith(b'\n') and json.loads(lines[-1])['sample'] == samples - 1):
+        lines.pop()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.open('ab').truncate(sum(map(len, lines)))
+    return [json.loads(line) for line in lines]
+
+def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0, samples=1, file=None):
+    """Answer every question `samples` times -> one record per answer, in order, the same on all ranks.
+    Ranks share the questions, each counts once, seeds go with the question. `config`: train.py's settings.
+    file: a .jsonl that records are added to as they come; questions answered there are not asked again."""
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    n, records = len(questions), []
-    for start in tqdm(range(rank, n, 64 * world), 'evaluating', disable=not progress or rank > 0):
-        indices = range(n)[start:start + 64 * world:world]
+    records = sampling.gather(earlier(file, samples) if file and rank == 0 else [])[0]
+    rest = sorted({*range(len(questions))} - {record['index'] for record in records})
+    for start in trange(0, len(rest), 64 * world, desc='evaluating', disable=not file or rank > 0):
+        indices = rest[start + rank:start + 64 * world:world]
         asked = [questions[i] for i in indices]
-        prompts = [sampling.encode(question, processor, config) for question in asked]
         found = sampling.generate(
-            policy, processor, prompts, samples, ends, [sampling.seed_of(config['seed'], i) for i in indices],
-            config['max_response_tokens'], config['max_tokens_in_flight'], temperature, top_p)
-        scores = rewarding.score([t.text for t in found], [t.slot for t in found], asked, config['reward'])
-        for j, (i, question) in enumerate(zip(indices, asked)):
-            own = slice(j * samples, (j + 1) * samples)
-            records.append({'index': i, 'id': question.get('id', str(i)), 'problem': question['problem'],
-                            'answer': question['answer'], 'responses': [t.text for t in found[own]],
-                            'truncated': [t.truncated for t in found[own]],
-                            **{name: [row[name] for row in scores[own]] for name in scores[0]}})
-    records = {record['index']: record for part in sampling.gather(records) for record in part}
-    return [records[i] for i in range(n)]
+            policy, processor, [sampling.encode(question, processor, config) for question in asked], samples,
+            ends, [sampling.seed_of(config['seed'], i) for i in indices], config['max_response_tokens'],
+            config['max_tokens_in_flight'], temperature, top_p)
+        owner, texts, fresh = [t.slot for t in found], [t.text for t in found], []
+        for n, scores in enumerate(rewarding.score(texts, owner, asked, config['reward'])):
+            index, question = indices[owner[n]], asked[owner[n]]
+            verdict = 'right' if scores['accuracy'] else 'unparsed' if scores.get('unparsed') else 'wrong'
+            fresh.append({
+                'id': question.get('id') or str(index), 'part': question.get('part') or '', 'index': index,
+                'sample': n % samples, 'prompt': question['problem'] + config['prompt_suffix'],
+                'response': texts[n], 'extracted': rewarding.extract_boxed(texts[n]), 'verdict': verdict,
+                'truth': question['answer'], **scores, 'truncated': found[n].truncated})
+        fresh = [record for part in sampling.gather(fresh) for record in part]
+        records += fresh
+        if file and rank == 0:
+            with file.open('a') as stream:
+                stream.writelines(json.dumps(record) + '\n' for record in fresh)
+    return sorted(records, key=lambda record: (record['index'], record['sample']))
+
+def by_question(records):
+    """Records -> the accuracies of each question's answers."""
+    return [list(values) for _, values in DataFrame(records).groupby('index')['accuracy']]
 
 def summary(records):
-    """Records -> means over answers: accuracy, format (at most 0.5) and what else was scored; and pass@k."""
-    samples = len(records[0]['accuracy'])
-    scores = {name: sum(sum(record[name]) for record in records) / len(records) / samples
-              for name, values in records[0].items() if isinstance(values, list) and name != 'responses'}
-    for k in (k for k in (2, 4, 8, 16) if k <= samples):
-        chances = [pass_at_k(samples, round(sum(record['accuracy'])), k) for record in records]
-        scores[f'pass@{k}'] = sum(chances) / len(records)
+    """Records -> means over answers: accuracy, format (at most 0.5), what else was scored; mean@k, pass@k."""
+    scores = DataFrame(records).drop(columns=['index', 'sample']).mean(numeric_only=True).to_dict()
+    groups = by_question(records)
+    samples = min(map(len, groups))
+    if samples > 1:
+        scores[f'mean@{samples}'] = scores['accuracy']
+    for k in (k for k in (1, 2, 4, 8, 16) if k <= samples and samples > 1):
+        scores[f'pass@{k}'] = fmean(pass_at_k(len(group), round(sum(group)), k) for group in groups)
+    return scores
+
+def interval(*sets, draws=1000):
+    """95 % bootstrap interval of accuracy, averaged over sets of records; drawn anew are whole questions."""
+    generator, means = torch.Generator().manual_seed(0), 0
+    for records in sets:
+        questions = torch.tensor([fmean(values) for values in by_question(records)], dtype=torch.float64)
+        picks = torch.randint(len(questions), (draws, len(questions)), generator=generator)
+        means = means + questions[picks].mean(1) / len(sets)
+    return dict(zip(('95% from', '95% to'), means.quantile(torch.tensor([0.025, 0.975]).double()).tolist()))
+
+def breakdown(records):
+    """Accuracy of a set's parts: MathVerse's versions, MathVision's subjects, We-Math's steps. And We-Math's
+    own scores: a problem counts 1 if it and all (loosely: any) of its steps are right, 1/2 if all but it."""
+    table = DataFrame(records)
+    scores = table[table['part'] > ''].groupby('part')['accuracy'].mean().to_dict()
+    table['step'] = table['part'].str.rpartition('_')[2]
+    if 'multi' in set(table['step']):
+        table['problem'] = [record['id'].removesuffix(record['part']) for record in records]
+        steps = table.pivot(index=['problem', 'sample'], columns='step', values='accuracy')
+        steps = steps.dropna(subset='multi')
+        whole, every, some = steps.pop('multi'), steps.min(axis=1), steps.max(axis=1)  # 0 or 1
+        scores['strict'] = (every * (1 + whole) / 2).mean()
+        scores['loose'] = (some * whole + every * (1 - whole) / 2).mean()
     return scores
 
 def main():
     scripts = [Path(__file__).with_name(name) for name in ('eval.py', 'train.py')]
     config = configure(*scripts)
     trained = Path(config['init_from'], 'state.json')
-    if trained.is_file():  # one of our checkpoints: evaluate it as it was trained, unless told otherwise
-        config = configure(*scripts, base=json.loads(trained.read_text())['settings'])
+    state = json.loads(trained.read_text()) if trained.is_file() else {'settings': {}, 'step': 0}
+    config = configure(*scripts, base=state['settings'])  # ours is evaluated as it was trained, unless told
     dataset, start = sampling.resolve(config)
-    dataset = config['eval_dataset'] or dataset
+    names = (config['benchmarks'] or config['eval_dataset'] or dataset).split(',')
     try:
         rewarding.find(config['reward'])
         model, processor = models.load(start, **models.setup(config))
-        questions = sampling.load_questions(dataset, config['split'], config['eval_questions'])
+        sets = {n: sampling.load_questions(n, config['split'], config['eval_questions']) for n in names}
     except (OSError, ValueError) as error:
         fail(f'{error} (init_from = {config["init_from"]!r})')
     policy, ends = models.Policy(model, config['temperature']), models.end_ids(model, processor)
     how = [config[key] for key in ('eval_temperature', 'eval_top_p', 'samples')]
-    records = evaluate(policy, processor, questions, ends, config, *how, progress=True)
-    scores = summary(records)
+    free = 'output', 'benchmarks', 'device', 'cpu_threads', 'max_tokens_in_flight'  # change no answer
+    settings = {key: value for key, value in config.items() if key not in free} | {'step': state['step']} | {
+        f'version of {name}': version(name) for name in ('torch', 'transformers', 'math-verify')}
+    folder, tag, scores, answers = Path(config['output']), sampling.seed_of(settings), {}, {}
+    for name, questions in sets.items():
+        file = folder / f'{name.replace("/", "_")}_{tag:08x}.jsonl' if config['output'] else None
+        records = answers[name] = evaluate(policy, processor, questions, ends, config, *how, file=file)
+        scores[name] = {'questions': len(questions), 'answers': len(records),
+                        'truncated answers': sum(record['truncated'] for record in records),
+                        'unparsed answers': sum(record['verdict'] == 'unparsed' for record in records)}
+        scores[name] |= summary(records) | interval(records) | breakdown(records)
+    if len(names) > 1:
+        scores['mean'] = DataFrame(scores).dropna().mean(1).to_dict() | interval(*answers.values())
     if not dist.is_initialized() or dist.get_rank() == 0:
-        print(f'{config["init_from"]} on {len(records)} questions of {dataset} {config["split"]}, '
-              f'temperature {how[0]}, top-p {how[1]}, {how[2]} answers each, seed {config["seed"]}')
-        print(' '.join(f'{key} {value:.3f}' for key, value in scores.items()))
         if config['output']:
-            answers = {'config': config, 'scores': scores, 'answers': records}
-            Path(config['output']).write_text(json.dumps(answers, indent=1))
+            results = {'settings': settings, 'scores': scores, 'answers': answers}
+            (folder / f'eval_{tag:08x}.json').write_text(json.dumps(results, indent=1))
+        print(f'{config["init_from"]}, {config["split"]} split, temperature {how[0]}, top-p {how[1]}, '
+              f'seed {config["seed"]}\n{DataFrame(scores).to_string(na_rep="", float_format="%.4g")}')
 
 if __name__ == '__main__':
     main()

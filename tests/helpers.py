@@ -154,6 +154,12 @@ def distance(a, b):
     return max((a[name] - b[name]).abs().max().item() for name in a)
 
 
+def norm(a, b):
+    """Euclidean length of the difference between the weights of two folders."""
+    a, b = weights(a), weights(b)
+    return sum((a[name] - b[name]).double().square().sum().item() for name in a) ** 0.5
+
+
 def without_times(records):
     return [{key: value for key, value in record.items() if not key.startswith(('time/', 'memory/'))}
             for record in records if 'config' not in record]

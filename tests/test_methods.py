@@ -119,7 +119,7 @@ def test_refill_over_ranks(small, launch, level, tmp_path):
         assert record['prune/flat_groups'] > 0.3, 'the collapse rate is that of all sampled groups'
     for a, b in zip(without_times(read_log(tmp_path / '1')), without_times(read_log(tmp_path / '2'))):
         assert a == pytest.approx(b, rel=1e-3, abs=1e-5)
-    assert distance(tmp_path / '1/latest', tmp_path / '2/latest') < 1e-5
+    assert distance(tmp_path / '1/latest', tmp_path / '2/latest') < 5e-5
     assert passes(tmp_path / 'groups2-', 1) == groups
 
 
@@ -439,7 +439,7 @@ def test_gspo_does_not_depend_on_micro_batches(ratio, small, launch, level, tmp_
     launch(*flags, '--tokens_per_microbatch=75', f'--out_dir={tmp_path}/cut', before=COIN)
     launch(*flags, '--tokens_per_microbatch=1', f'--out_dir={tmp_path}/two', before=COIN, processes=2)
     for name in ('cut', 'two'):
-        assert distance(tmp_path / 'whole/latest', tmp_path / name / 'latest') < 1e-5
+        assert distance(tmp_path / 'whole/latest', tmp_path / name / 'latest') < 5e-5
     assert distance(tmp_path / 'whole/latest', level / 'warm_start') > 1e-4
 
 
