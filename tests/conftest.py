@@ -14,10 +14,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
-from helpers import ROOT
 
-from data import toy
+os.environ['HF_HUB_OFFLINE'] = '1'  # read at import: nothing here may reach for the network
+import torch  # noqa: E402
+from helpers import ROOT  # noqa: E402
+
+from data import toy  # noqa: E402
 
 torch.set_num_threads(1)
 FORKS = r'''

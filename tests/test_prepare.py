@@ -1,16 +1,15 @@
 """data/prepare.py: every recipe gives the one schema; bad rows are named and left out."""
+import io
 import json
-import os
+import random
 
+import datasets
 import pytest
+from helpers import SHARED, needs_samples
+from PIL import Image, ImageDraw
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # nothing here may reach for the network
-import datasets  # noqa: E402
-from helpers import SHARED, needs_samples  # noqa: E402
-from PIL import Image  # noqa: E402
-
-import reward  # noqa: E402
-from data import prepare  # noqa: E402
+import reward
+from data import prepare
 
 
 def run(tmp_path, *arguments):
@@ -67,7 +66,7 @@ def test_own_jsonl(tmp_path):
 
 def test_unknown_column(tmp_path):
     (tmp_path / "mine.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n' * 4)
-    with pytest.raises(SystemExit, match="no column 'problem' in .*question.*RECIPES"):
+    with pytest.raises(SystemExit, match="no column 'problem' in .*question.*recipes.toml"):
         run(tmp_path, "file", f"--source={tmp_path / 'mine.jsonl'}")
 
 
@@ -82,7 +81,7 @@ def test_messages(tmp_path, capsys):
 
 def test_count_is_checked(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(prepare.RECIPES["gsm8k"], "source", [str(made_up(tmp_path))])
-    monkeypatch.setitem(prepare.RECIPES["gsm8k"], "row", dict)
+    monkeypatch.setitem(prepare.RECIPES["gsm8k"], "problem", "problem")
     run(tmp_path, "gsm8k")
     assert "7473 were published" in capsys.readouterr().out
 
@@ -248,8 +247,10 @@ def test_aime_sample(tmp_path, year):
     for row, raw in zip(made, rows):
         assert row["problem"] == raw["problem"].strip() and row["answer"] == str(int(raw["answer"]))
         assert row["images"] == []
-    copy = prepare.RECIPES[f"aime{year}"]["row"]({"ID": "2024-I-1", "Problem": "1+1?", "Answer": 2})
-    assert copy == {"problem": "1+1?", "answer": 2}
+    if year == 2024:
+        copy = {"ID": "2024-I-1", "Problem": "1+1?", "Answer": 2}
+        copy = prepare.convert(prepare.RECIPES["aime2024"], copy, tmp_path)
+        assert (copy["problem"], copy["answer"]) == ("1+1?", "2")
 
 
 @needs_samples
@@ -271,7 +272,13 @@ def test_mathverse_sample(tmp_path):
     for row, raw in zip(made, rows):
         assert row["problem"].count("<image>") == 1 and row["problem"].startswith("<image>")
         assert raw["question"].strip() in row["problem"] and len(row["problem"]) > 50
+        assert row["id"] == f"mathverse-test-{raw['sample_index']}" and row["part"] == raw["problem_version"]
+        assert (len(row["choices"]) >= 2) == (raw["question_type"] == "multi-choice")
+        right = row["choices"]["ABCD".index(row["answer"])] if row["answer"] in "ABCD" else row["answer"]
+        assert reward.grade(right, row) is True and reward.grade(row["answer"], row) is True
     assert {row["answer"] for row in made} == {"14", "(-2,1]", "B", "17", "C, D"}
+    assert {row["part"]: 0 for row in made}.keys() == {
+        "Text Dominant", "Text Lite", "Vision Intensive", "Vision Dominant", "Vision Only"}
 
 
 @needs_samples
@@ -286,6 +293,127 @@ def test_mathvision_sample(tmp_path):
     assert "\n(A) red\n(B) blue\n(C) green\n(D) Yellow\n(E) This" in made["39"]["problem"]
     assert "When the ant walks from home along" in made["33"]["problem"]
     assert "\n(A)\n(B)\n(C)\n" in made["2673"]["problem"]  # its options are parts of the picture
+    assert made["39"]["id"] == "mathvision-test-39" and made["39"]["decimals"] == 2
+    assert made["39"]["part"] == next(raw["subject"] for raw in rows if raw["id"] == "39")
+    text = made["39"]["choices"]["ABCDE".index(made["39"]["answer"])]
+    assert reward.grade(text, made["39"]) is True  # the official rule takes letter or text
+
+
+def test_mathverse_answer_that_is_the_value_of_an_option():
+    """SCHEMAS.md, problem 339 and 429: marked as multiple choice, but the answer is no letter."""
+    row = {"sample_index": "1", "problem_version": "Text Lite", "query_cot": "What?",
+           "question": "What?\nChoices:\nA:090^\\circ T\nB:45^\\circ T", "image": Image.new("RGB", (30, 30)),
+           "answer": "090^\\circ T"}
+    made = prepare.convert(prepare.RECIPES["mathverse"], row, None)
+    assert made["choices"] == ["090^\\circ T", "45^\\circ T"]
+    assert [reward.grade(answer, made) is True for answer in ("A", "090^\\circ T", "B", "45")] == [1, 1, 0, 0]
+
+
+@needs_samples
+@pytest.mark.parametrize("sample", ["mathvista_testmini", "mathvista_testmini_schema"])
+def test_mathvista_sample(tmp_path, sample):
+    """Choices become letters, their text counts as well; precision and whole numbers as published."""
+    made, rows = alike(tmp_path, "mathvista", f"{sample}.parquet")
+    for row, raw in zip(made, rows):
+        assert row["id"] == f"mathvista-test-{raw['pid']}" and row["part"] == raw["metadata"]["task"]
+        assert row["problem"] == "<image>" + raw["query"].strip() and len(row["images"]) == 1
+        assert row["choices"] == [choice.strip() for choice in raw["choices"] or []]
+        if raw["choices"]:
+            assert raw["choices"]["ABCDEFGH".index(row["answer"])] == raw["answer"]
+            assert row["decimals"] is None
+        else:
+            assert row["answer"] == raw["answer"].strip()
+            assert row["decimals"] == (0 if raw["answer_type"] == "integer" else raw["precision"])
+        assert reward.grade(row["answer"], row) is True
+        if raw["answer_type"] == "float":  # calculate_score.py: round(float(x), precision), then equality
+            for shift in (0.2, -0.2, 0.7, -0.7):
+                guess = float(raw["answer"]) + shift * 10 ** -raw["precision"]
+                right = str(round(guess, int(raw["precision"]))) == raw["answer"]
+                assert (reward.grade(f"{guess:.6f}", row) is True) == right, (guess, raw["answer"])
+        if raw["answer_type"] == "integer" and not raw["choices"]:
+            for guess in (f"{raw['answer']}.7", f"{int(raw['answer']) + 1}"):
+                right = str(int(float(guess))) == raw["answer"]
+                assert (reward.grade(guess, row) is True) == right
+
+
+@needs_samples
+def test_wemath_sample(tmp_path):
+    """Names with blanks, a picture in image_path, ID repeated over the steps; options in one string."""
+    made, rows = alike(tmp_path, "wemath", "wemath_testmini.parquet")
+    for row, raw in zip(made, rows):
+        assert row["id"] == f"wemath-test-{raw['ID']} {raw['key']}" and row["part"] == raw["key"]
+        assert raw["option"] in row["problem"] and raw["question"].strip() in row["problem"]
+        assert "letter" in row["problem"] and row["answer"] == raw["answer"] and row["choices"] == []
+        named = f"{raw['answer']}. whatever it says"
+        assert reward.grade(named, row) is reward.grade(raw["answer"], row) is True
+        assert reward.grade("C" if raw["answer"] != "C" else "D", row) is False
+
+
+def test_math_clean_cut(monkeypatch):
+    """All of MATH-500 (the source's test split) is in test; the rest is cut by the seed."""
+    published = {split: datasets.Dataset.from_list([{"problem": f"{split} {i}?", "answer": "1"}
+                                                    for i in range(count)])
+                 for split, count in (("train", 12_000), ("test", 500))}
+    monkeypatch.setattr(prepare, "load_dataset", lambda *source, split: datasets.DatasetDict(published))
+    sets = prepare.load(prepare.RECIPES["math_clean"], None)
+    assert {split: len(rows) for split, rows in sets.items()} == {"train": 11_250, "test": 1_250}
+    train, test = (sets[split]["problem"][:] for split in ("train", "test"))
+    assert not set(train) & set(test) and set(published["test"]["problem"]) <= set(test)
+    assert all(problem.startswith("train") for problem in train)
+    assert train != published["train"]["problem"][:11_250]
+    assert train == prepare.load(prepare.RECIPES["math_clean"], None)["train"]["problem"][:]
+
+
+def test_warns_of_copies(tmp_path, capsys):
+    """A benchmark's rows that stand in a training set: by text without pictures, else by the picture, also
+    one that was scaled and compressed; other pictures and texts that differ are none."""
+    draw, pictures = random.Random(0), []
+    for _ in range(6):
+        picture = Image.new("RGB", (120, 90), "white")
+        for _ in range(4):
+            corners = [(draw.randrange(120), draw.randrange(90)) for _ in range(3)]
+            ImageDraw.Draw(picture).line(corners, "black", 2)
+        pictures.append(picture)
+
+    def write(name, rows):
+        rows = [{"problem": text, "answer": "1", "images": [image] if image else []} for text, image in rows]
+        features = datasets.Features(problem=datasets.Value("string"), answer=datasets.Value("string"),
+                                     images=datasets.List(datasets.Image()))
+        datasets.Dataset.from_list(rows, features=features).to_parquet(tmp_path / f"{name}.parquet")
+        prepare.main(["file", f"--source={tmp_path / name}.parquet", f"--out={tmp_path / 'data' / name}"])
+        return capsys.readouterr().out
+    small = io.BytesIO()
+    pictures[1].resize((84, 63)).save(small, "JPEG", quality=75)
+    first = [("<image>What is x?", picture) for picture in pictures[:5]] + [
+        (f"How many are {i}?", None) for i in range(15)]
+    assert "WARNING" not in write("first", first)
+    again = [("other", None)] * 9 + [("<image>Find y.", Image.open(small))]
+    shown = write("second", again)
+    assert "WARNING: 1 of 1 questions" in shown and "file-test-0 is file-train-1" in shown
+    assert "WARNING" not in write("third", [(f"What are {i}?", None) for i in range(10)])
+    shown = write("fourth", [(f"Which {i}?", None) for i in range(9)] + [("how many ARE 3 ?", None)])
+    assert "WARNING: 1 of 1 questions" in shown and "first/train.parquet" in shown
+    last = [(f"Where {i}?", None) for i in range(9)] + [("<image>x?", pictures[5])]
+    assert "WARNING" not in write("fifth", last)
+
+
+def test_marks_are_put_where_they_lack(tmp_path):
+    """Rows with pictures and without <image> get the marks in front; wrong numbers of marks stay errors."""
+    picture = Image.new("RGB", (30, 30))
+    row = {"problem": "What is <image1> and <image2>?", "answer": "1", "images": [picture, picture]}
+    assert prepare.convert({}, row, tmp_path)["problem"] == "<image><image>What is and?"
+    with pytest.raises(ValueError, match="with 2 pictures"):
+        prepare.convert({}, row | {"problem": "<image>What?"}, tmp_path)
+
+
+def test_many_rows_are_written_in_pieces(tmp_path):
+    (tmp_path / "mine.jsonl").write_text("".join(
+        json.dumps({"problem": f"1+{i}?", "answer": str(i + 1) if i % 7 else " "}) + "\n"
+        for i in range(700)))
+    sets = run(tmp_path, "file", f"--source={tmp_path / 'mine.jsonl'}")
+    answers = sets["train"]["answer"][:] + sets["test"]["answer"][:]
+    assert answers == [str(i + 1) for i in range(700) if i % 7]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["test.parquet", "train.parquet"]
 
 
 @pytest.mark.parametrize("published, answer", [  # as SCHEMAS.md quotes them
@@ -297,5 +425,5 @@ def test_mathvision_sample(tmp_path):
     (r"Circumference $=50.27 \mathrm{~cm}$", r"50.27 \mathrm{~cm}"), ("<answer> 145° </answer>", "145°"),
     (r"\$5", r"\$5"), ("27cm^{2}", "27cm^{2}"), ("16π平方米", "16π平方米"), ("(√{3}+1)小时", "(√{3}+1)小时")])
 def test_repairs(published, answer):
-    assert prepare.about("picture", "What?", published)["answer"].strip() == answer
-    assert not prepare.about("picture", "What?", None)["answer"]
+    row = {"problem": "What?", "answer": published}
+    assert prepare.convert({"repair": True}, row, None)["answer"] == answer
