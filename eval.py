@@ -62,7 +62,7 @@ def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0,
             index, question = indices[owner[n]], asked[owner[n]]
             verdict = 'right' if scores['accuracy'] else 'unparsed' if scores.get('unparsed') else 'wrong'
             fresh.append({
-                'id': question.get('id') or str(index), 'part': question.get('part') or '', 'index': index,
+                'id': str(question.get('id', index)), 'part': str(question.get('part') or ''), 'index': index,
                 'sample': n % samples, 'prompt': question['problem'] + config['prompt_suffix'],
                 'response': texts[n], 'extracted': rewarding.extract_boxed(texts[n]), 'verdict': verdict,
                 'truth': question['answer'], **scores, 'truncated': found[n].truncated})
@@ -103,7 +103,7 @@ def breakdown(records):
     table = DataFrame(records)
     scores = table[table['part'] > ''].groupby('part')['accuracy'].mean().to_dict()
     table['step'] = table['part'].str.rpartition('_')[2]
-    if 'multi' in set(table['step']):
+    if table['part'].str.endswith('_multi').any():
         table['problem'] = [record['id'].removesuffix(record['part']) for record in records]
         steps = table.pivot(index=['problem', 'sample'], columns='step', values='accuracy')
         steps = steps.dropna(subset='multi')
@@ -119,7 +119,8 @@ def main():
     state = json.loads(trained.read_text()) if trained.is_file() else {'settings': {}, 'step': 0}
     config = configure(*scripts, base=state['settings'])  # ours is evaluated as it was trained, unless told
     dataset, start = sampling.resolve(config)
-    names = (config['benchmarks'] or config['eval_dataset'] or dataset).split(',')
+    names = [sampling.resolve(config | {'dataset': name})[0]
+             for name in (config['benchmarks'] or config['eval_dataset'] or dataset).split(',')]
     try:
         rewarding.find(config['reward'])
         model, processor = models.load(start, **models.setup(config))
@@ -129,10 +130,13 @@ def main():
     policy, ends = models.Policy(model, config['temperature']), models.end_ids(model, processor)
     how = [config[key] for key in ('eval_temperature', 'eval_top_p', 'samples')]
     free = 'output', 'benchmarks', 'device', 'cpu_threads', 'max_tokens_in_flight'  # change no answer
-    settings = {key: value for key, value in config.items() if key not in free} | {'step': state['step']} | {
-        f'version of {name}': version(name) for name in ('torch', 'transformers', 'math-verify')}
-    folder, tag, scores, answers = Path(config['output']), sampling.seed_of(settings), {}, {}
+    settings = {key: value for key, value in config.items() if key not in free} | {'step': state['step']}
+    settings |= {f'{name} version': version(name) for name in ('torch', 'transformers', 'math-verify')}
+    sources = [rewarding.__file__, config['reward'].rpartition(':')[0] or rewarding.__file__]
+    settings['reward version'] = sampling.seed_of(*(Path(file).read_text() for file in sources))
+    folder, scores, answers = Path(config['output']), {}, {}
     for name, questions in sets.items():
+        tag = sampling.seed_of(settings, questions['problem'][:], questions['answer'][:])
         file = folder / f'{name.replace("/", "_")}_{tag:08x}.jsonl' if config['output'] else None
         records = answers[name] = evaluate(policy, processor, questions, ends, config, *how, file=file)
         scores[name] = {'questions': len(questions), 'answers': len(records),
@@ -140,10 +144,11 @@ def main():
                         'unparsed answers': sum(record['verdict'] == 'unparsed' for record in records)}
         scores[name] |= summary(records) | interval(records) | breakdown(records)
     if len(names) > 1:
-        scores['mean'] = DataFrame(scores).dropna().mean(1).to_dict() | interval(*answers.values())
+        scores['mean'] = DataFrame(scores).dropna().mean(axis=1).to_dict() | interval(*answers.values())
     if not dist.is_initialized() or dist.get_rank() == 0:
         if config['output']:
             results = {'settings': settings, 'scores': scores, 'answers': answers}
+            tag = sampling.seed_of(settings, names)
             (folder / f'eval_{tag:08x}.json').write_text(json.dumps(results, indent=1))
         print(f'{config["init_from"]}, {config["split"]} split, temperature {how[0]}, top-p {how[1]}, '
               f'seed {config["seed"]}\n{DataFrame(scores).to_string(na_rep="", float_format="%.4g")}')

@@ -13,8 +13,10 @@ import signal
 import subprocess
 import sys
 import threading
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from pathlib import Path
 
 import sympy  # below: the parser inside math-verify; its verify() finds any two tiny numbers equal
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy
@@ -22,30 +24,11 @@ from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy
 MAX_CHARS, MAX_POWER = 200, 5000  # of an answer, of the product of its exponents
 SECONDS, MEMORY = 3, 2 ** 31  # of the processor for one comparison, bytes for a process that makes them
 THREADS, LOCAL = ThreadPoolExecutor(4), threading.local()  # so many at once; each with a process of its own
-SPELLINGS = (  # in this order. '~': a hard space, or was in \text{}; one letter is a unit only behind it
-    (r'\s+', ' '), (r'^ ?\\(?:boxed|fbox) ?\{(.*)\} ?$', r'\1'), ('[−–]', '-'), ('[·⋅]', r'\\cdot '),
-    (r'√|(?<![a-zA-Z\\])sqrt(?![a-zA-Z])', r'\\sqrt '), (r'π|(?<![a-zA-Z\\])pi(?![a-zA-Z])', r'\\pi '),
-    (r'\{,\}|,\\!', ','), (r'(?<!\\)\\[!,;: ]', ' '), (r'_\{(\w)\}', r'_\1'), (r'\\[dtc]frac', r'\\frac'),
-    (r'\^ ?(\\circ|\{ ?\\circ ?\})|[°º度]|\\?[$%]|\\(left|right|displaystyle)(?![a-zA-Z])', ''),
-    (r'\\(?:text|mathrm|textbf|mathbf|mbox) ?\{ ?([^{}]*)\}', r'~\1'), (r'^[~ ]+|[~ ]*\.?[~ ]*$', ''),
-    (r'(?<=[\d})i~])[~ ]*(mm|cm|km|inch|ft|feet|mile|unit|degree|dollar|cent|hour|minute|second'
-     r'|平方厘米|厘米|米|(?<=~)[mgsh](?!s))(?:e?s)?(?:\^\{?([23])\}?)?$', r'\n\1\2'), (r'\*\*', '^'),
-    ('\nfeet', '\nft'), ('\n平方厘米', '\ncm2'), ('\n厘米', '\ncm'), ('\n米', '\nm'), (r'^\((\w)\)$', r'\1'),
-    ('[~ ]+', ' '), ('(?<![a-zA-Z0-9]) | (?![a-zA-Z0-9])', ''), (r'\\frac ?(\d) ?(\d)', r'\\frac{\1}{\2}'),
-    (r'\\sqrt ?(?:(\d+|[a-zA-Z])|\(([^()]*)\))', r'\\sqrt{\1\2}'), (r'(?<=[\d)}])\(|(?<=\\pi)\(', r'\\cdot('),
-    (r'^(-?)(\d+)(?:\\frac\{(\d+)\}\{(\d+)\}| (\d+)/(\d+))(?=\n|$)', r'\1(\2+\3\5/\4\6)'),  # mixed numbers
-    (r'^(-?)\\frac\{(-?\d+)\}\{(\d+)\}(?=\n|$)', r'\1\2/\3'))  # to be compared as a number: fast
 LENGTHS = {f'{unit}{power}': (power, size ** int(power or 1)) for power in ('', '2', '3')  # areas, volumes
            for unit, size in (('mm', 1), ('cm', 10), ('m', 1000), ('km', 10 ** 6))}
-LETTER = re.compile(r'(?:\\text ?\{)?\(?([A-Ha-h])\)?\}?|\(?([A-H])(?:\)[.:]?|[.:])(?!\w).*', re.DOTALL)
-NUMBER = re.compile(r'[+-]?(?=\.?\d)(\d{1,3}(,\d{3})+|\d*)(/0*[1-9]\d*|(\.\d*)?([eE][+-]?\d{1,2})?)')
-NAME = re.compile(r'^(?:m?\\angle ?\w+|[a-zA-Z]{1,2}(?:_\w)?|[a-z]\([a-z]\))=(?=[^=]+$)')  # the 'x=' of 'x=5'
-EXPONENT = re.compile(r'\^(\{(?:[^{}^!]|\{[^{}^!]*\})*\}|\([^()^!]*\)|-?\d+(?!\d)|[a-zA-Z]|\\pi)(?!\^)')
-# Misread: words, bases, chains, '2(3)' (as 2 + 3) and the like, primes. May never end: deep nesting, \sum ...
-UNREADABLE = re.compile(r'''(?<![\\a-zA-Z])(?:[a-zA-Z]{3}|[A-Z]{2}|or\b) | \d_ | =.*= | \.\d*\. | \d\ [\d.]
-    | [\d)][{\[] | [)\]}]\ ?\d | (?<![a-z}\]])\{[^{}]*\}\{ | \d\\frac\{-?\d | [!'] | (?:[(\[{][^(\[{]*){25}
-    | \\(?!(?:frac|sqrt|pi|cdot|times|div|pm|infty|cup|cap|leq?|geq?|lt|gt|neq?|sin|cos|tan|cot|sec|csc|log|ln
-        |alpha|beta|gamma|delta|theta|lambda|mu|phi|omega)(?![a-zA-Z]))[a-zA-Z]''', re.VERBOSE)
+RULES = tomllib.loads((Path(__file__).parent / 'data/answers.toml').read_text('utf-8'))
+NUMBER, NAME, STYLE, LETTER, EXPONENT, UNREADABLE = (
+    re.compile(RULES[key]) for key in ('number', 'name', 'style', 'letter', 'exponent', 'unreadable'))
 
 def extract_boxed(text):
     """Content of the last \\boxed{...}, braces balanced (not \\{); None if absent or never closed."""
@@ -65,7 +48,7 @@ def format_reward(text):
 
 def tidy(text):
     """An answer as people write it -> its value in one spelling and its unit (put behind a line break)."""
-    for pattern, new in SPELLINGS:
+    for pattern, new in RULES['spellings']:
         text = re.sub(pattern, new, text)
     return text.partition('\n')[::2]
 
@@ -76,14 +59,18 @@ def read(text):
     if size > MAX_POWER or '^' in EXPONENT.sub('', flat) or UNREADABLE.search(flat):
         raise ValueError(f'not safely readable: {text}')
     case = ConversionConfig(lowercase_symbols=False)  # else R - r is 0
-    return sympy.sympify(latex2sympy(text, is_real=True, normalization_config=None, conversion_config=case))
+    found = sympy.sympify(latex2sympy(text, is_real=True, normalization_config=None, conversion_config=case))
+    if isinstance(found, sympy.FiniteSet) and len(found) <= re.sub(r'\([^()]*\)', '', text).count(','):
+        raise ValueError(f'a member twice: {text}')  # 1,1,2 would equal 1,2,2
+    return found
 
 def same(truth, answer, decimals=None):
     """Equality of SymPy objects: exact (decimals: to 1e-12), of formulas at 3 points, of sets by member.
     decimals: numbers may differ beyond so many, as in MathVista and MathVision; 0: beyond the whole part."""
     if not all(isinstance(x, sympy.Expr) and not x.is_Matrix for x in (truth, answer)):  # by parts, in order
         alike = type(truth) is type(answer) and len(truth.args) == len(answer.args)
-        return alike and (all(map(same, truth.args, answer.args)) if truth.args else truth == answer)
+        pairs = zip(truth.args, answer.args)
+        return alike and (all(same(*pair, decimals) for pair in pairs) if truth.args else truth == answer)
     truth, answer = truth.doit(), answer.doit()
     if decimals is not None and all(x.is_number and x.is_real for x in (truth, answer)):
         return len({round(float(x), decimals) if decimals else int(x) for x in (truth, answer)}) == 1
@@ -102,7 +89,8 @@ def serve():
     """What a process does that compares: a line of truth, answer and decimals in, a line with same() out.
     When one takes too long, the timer's signal, which nobody handles, ends the process, wherever it is."""
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, resource.getrlimit(resource.RLIMIT_DATA)[1]))
+    print('ready', flush=True)
     for line in sys.stdin:
         signal.setitimer(signal.ITIMER_PROF, SECONDS)
         truth, answer, decimals = json.loads(line)
@@ -115,15 +103,18 @@ def serve():
 
 def compare(*question):
     """same() of truth, answer, decimals, by this thread's own process; 'timeout' if that did not survive."""
-    process = getattr(LOCAL, 'process', None)
+    process, LOCAL.process = getattr(LOCAL, 'process', None), None
     if process is None or process.poll() is not None:  # it ends with us, as its input does; Ctrl-C is ours
-        process = LOCAL.process = subprocess.Popen([sys.executable, __file__], stdin=-1, stdout=-1, text=True,
-                                                   start_new_session=True)
+        process = subprocess.Popen([sys.executable, __file__], stdin=-1, stdout=-1, text=True,
+                                   start_new_session=True)
+        if process.stdout.readline() != 'ready\n':
+            raise RuntimeError(f'a process that compares answers does not start: {process.args}; see above')
     print(json.dumps(question), file=process.stdin, flush=True)
     line = process.stdout.readline()
     if not line:
         process.wait()
         return 'timeout'
+    LOCAL.process = process  # for the next question, as it has answered this one
     return json.loads(line)
 
 @lru_cache(maxsize=4096)
@@ -147,17 +138,24 @@ def judge(answer, truth, decimals=None):
         return False
     return compare(truth, answer, decimals)
 
+def choose(box, options):
+    """Which of the options {letter: text} is named: by its letter, without another one's text; by its very
+    text; by a value that no other has? None: `box` comes back."""
+    named = LETTER.fullmatch(STYLE.sub('', box).strip())
+    if named and not any(judge(named[2], text) is True for key, text in options.items() if key != named[1]):
+        return named[1]
+    found = [key for key, text in options.items() if text == box] or [
+        key for key, text in options.items() if judge(box, text) is True]
+    return found[0] if len(found) == 1 else box
+
 def grade(box, question):
     """Is the content of a box (None: no box) right? True, False, or why not: 'no box' or as of judge().
-    Of choices, or where the answer is a letter, the box may hold the letter or the value of an option."""
+    Where there are choices, or the answer is a letter, the box may name an option; so may the answer."""
     truth, options = question['answer'], dict(zip('ABCDEFGH', question.get('choices') or ()))
-    truth = next((letter for letter, text in options.items() if text == truth), truth)
     if box is None:
         return 'no box'
     if options or re.fullmatch('[A-H]', truth):
-        named = LETTER.fullmatch(box)
-        box = (named[1] or named[2]).upper() if named else next(
-            (letter for letter, text in options.items() if judge(box, text) is True), box)
+        box, truth = choose(box, options), truth if truth in options else choose(truth, options)
     return judge(box, truth, question.get('decimals'))
 
 def math_parts(response, question):
@@ -205,7 +203,8 @@ def score(texts, owner, questions, kind='math'):
     pairs = [(text, questions[i]) for text, i in zip(texts, owner, strict=True)]
     rows = (THREADS.map if kind in KINDS else map)(lambda pair: find(kind)(*pair), pairs)  # yours: in turn
     rows = [row if isinstance(row, dict) else {'reward': float(row)} for row in rows]
-    return [{'accuracy': float(row['reward'] > 0), 'format': 0.0, **row} for row in rows]
+    return [{'accuracy': float(row['reward'] > 0), 'format': 0.0} | {
+        key: float(value) for key, value in row.items()} for row in rows]
 
 if __name__ == '__main__':
     serve()

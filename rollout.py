@@ -12,7 +12,7 @@ from pathlib import Path
 from zlib import crc32
 
 import torch
-from datasets import Dataset, Image, List, disable_progress_bars
+from datasets import Dataset, Image, List, Value, disable_progress_bars
 
 from model import PER_TOKEN, collate
 
@@ -47,6 +47,7 @@ def load_questions(dataset, split, limit=0):
     if not {'problem', 'answer'} <= set(rows.column_names):
         raise ValueError(f'{path} has the columns {rows.column_names}, but problem and answer are needed; '
                          'data/prepare.py writes files with the right columns')
+    rows = rows.cast_column('answer', Value('string'))  # also numbers
     if 'images' in rows.column_names:
         rows = rows.cast_column('images', List(Image()))
     return rows.select(range(limit)) if 0 < limit < len(rows) else rows

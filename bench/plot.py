@@ -2,10 +2,10 @@
 
 Left: accuracy on test questions, pale on training rollouts (mean of 5 steps); right: trajectories a step."""
 import argparse
-import json
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import pandas
 
 parser = argparse.ArgumentParser()
 parser.add_argument('runs', nargs='+', type=Path)
@@ -13,17 +13,15 @@ parser.add_argument('--to', default='assets/curves.png')
 args = parser.parse_args()
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout='constrained')
 for number, run in enumerate(args.runs):
-    records = [json.loads(line) for line in (run / 'log.jsonl').open()]
-    for axes, key, style, label in (
-            (left, 'reward/accuracy', '-', ''), (left, 'eval/accuracy', 'o-', 'test, greedy'),
-            (left, 'eval/sampled', 's--', 'test, temperature 1'),
-            (right, 'trajectories_sampled', '-', 'sampled'),
-            (right, 'trajectories_trained', ':', 'trained on')):
-        x, y = [[record[name] for record in records if key in record] for name in ('step', key)]
-        window, alpha = (1, 1) if label else (5, 0.35)
-        y = [sum(y[max(0, i - window):i]) / min(i, window) for i in range(1, len(y) + 1)]
-        label = f'{run.name}: {label}' if label and y else None
-        axes.plot(x, y, style, color=f'C{number}', alpha=alpha, label=label)
+    log = pandas.read_json(run / 'log.jsonl', lines=True).set_index('step')
+    smooth = log['reward/accuracy'].dropna().rolling(5, min_periods=1).mean()
+    left.plot(smooth, color=f'C{number}', alpha=0.35)
+    for axes, key, style, label in ((left, 'eval/accuracy', 'o-', 'test, greedy'),
+                                    (left, 'eval/sampled', 's--', 'test, temperature 1'),
+                                    (right, 'trajectories_sampled', '-', 'sampled'),
+                                    (right, 'trajectories_trained', ':', 'trained on')):
+        if key in log:
+            axes.plot(log[key].dropna(), style, color=f'C{number}', label=f'{run.name}: {label}')
 for axes, top, title in (left, 1, 'accuracy (pale: training rollouts)'), (right, None, 'trajectories a step'):
     axes.set(xlabel='step', ylim=(0, top), title=title)
     axes.grid(alpha=0.3)

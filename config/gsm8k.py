@@ -8,6 +8,4 @@ examples = [['Tom has 3 boxes with 4 pens each. He gives away 5 pens. How many a
             ['A book costs $6 and a bag twice as much. What do both cost?' + prompt_suffix,
              '<thinking> The bag costs 2 * 6 = 12. Both cost 6 + 12 = 18. </thinking> \\boxed{18}']]
 temperature = 0.6  # at 1 nothing is right
-max_response_tokens = 128
-max_steps = 200
-print_every = 1
+max_response_tokens, max_steps, print_every = 128, 200, 1

@@ -1,8 +1,8 @@
 """Public data sets -> data/NAME/{train,test}.parquet, in the one schema that train.py and eval.py read.
 
 In:  a data set of recipes.toml, from the Hub or --source: a Hub id, folder, parquet or json(l) file.
-Out: id, problem (<image> where a picture goes), images, answer, choices, box (ratios; of the thing to find),
-     part (of the set, to be reported by itself), decimals (that count), look (of the picture: see below).
+Out: id, problem (<image> for a picture), images, answer, choices, box (ratios; of what to find), part (of
+     the set, to be reported by itself), decimals (that count), look (of picture or text, to find copies).
 Run: python data/prepare.py geo3k                     # or gsm8k; arithmetic needs pip install reasoning-gym
      python data/prepare.py os_atlas --source=screens/linux_splited.json --limit=1000 --out=data/small
      python data/prepare.py file --source=mine.jsonl  # your rows: problem, answer, perhaps images and more
@@ -23,9 +23,6 @@ from pyarrow import Table, parquet
 from tqdm import tqdm
 
 RECIPES = tomllib.loads(Path(__file__).with_name('recipes.toml').read_text())
-REPAIRS = (  # of answers: tags; a form feed for \f; lost °; cm^2^; Area $=9$; $9$; \boxed{9}, (C); C D
-    ('</?answer>', ''), ('\f', r'\\f'), ('掳', '°'), (r'\^(\d)\^', r'^\1'), (r'^[\w ]+\$=', ''),
-    (r'(?<!\\)\$', ''), (r'^\s*(?:\\boxed\{(.*)\}|\(([A-H])\))\s*$', r'\1\2'), ('^(.)\n(.)$', r'\1, \2'))
 FEATURES = Features(id=Value('string'), problem=Value('string'), images=List(Image()), answer=Value('string'),
                     choices=List(Value('string')), box=List(Value('float64')), part=Value('string'),
                     decimals=Value('int64'), look=Value('string'))
@@ -54,6 +51,8 @@ def load(recipe, given):
         raise SystemExit(f'cannot read {path!r}: {error}\nTo use a copy, pass --source=FILE') from error
     if 'train' not in recipe.get('rows', ['train']):
         return {'test': sets.get('test') or next(iter(sets.values()))}
+    if 'train' not in sets:
+        raise SystemExit(f'{path} has no train split but {list(sets)}: name a file with --source')
     if 'test' not in sets or 'seed' in recipe:
         train, test = sets['train'], [sets['test']] if 'test' in sets else []
         train = train.shuffle(recipe['seed']) if 'seed' in recipe else train
@@ -72,12 +71,13 @@ def flatten(picture, folder):
 
 def field(recipe, row, key):
     """What a recipe takes from a row for `key`, as recipes.toml explains; None where neither knows it."""
-    forms = recipe.get(key, key)
-    for form in forms if isinstance(forms, list) else [forms]:
-        if form in row or not isinstance(form, str) or '{' in form:
-            return row[form] if form in row else form.format_map(row) if isinstance(form, str) else form
+    form = recipe.get(key, key)
+    if isinstance(form, list):  # the first column with something in it
+        form = next((name for name in form if row.get(name) not in (None, '')), form[-1])
+    if form in row or not isinstance(form, str) or '{' in form:
+        return row[form] if form in row else form.format_map(row) if isinstance(form, str) else form
     if key in recipe or key in ('problem', 'answer'):
-        raise KeyError(forms)
+        raise KeyError(form)
 
 def convert(recipe, row, folder):
     """Row of a source -> row of the schema; a ValueError says why it is not usable."""
@@ -88,34 +88,38 @@ def convert(recipe, row, folder):
     lines = re.findall(r'\n([A-H])[:.](.*)', field(recipe, row, 'choices_in') or '')
     if ''.join(letter for letter, _ in lines) in 'ABCDEFGH':  # from A on, without a gap
         choices = choices or [choice for _, choice in lines]
-    problem = re.sub(recipe.get('cut_problem', '(?!)'), '', problem or '', flags=re.DOTALL)
+    problem = re.sub(recipe.get('cut', '(?!)'), '', problem or '', flags=re.DOTALL)
     if choices and 'list_choices' in recipe:
         problem += ''.join(f'\n({letter}) {choice}' for letter, choice in zip('ABCDEFGH', choices))
         problem += '\nAnswer with the letter of the right choice.'
     if images and '<image>' not in problem:  # but perhaps <image1> where they are
         problem = '<image>' * len(images) + re.sub(r' ?<image\d+>', '', problem)
+    if 'whole_numbers' in recipe and row['answer_type'] == 'integer':
+        made['decimals'] = 0
     if choices and 'text_answers' in recipe:
         answer = 'ABCDEFGH'[choices.index(answer)]
     if 'boxes' in recipe:  # to be answered in thousandths, as grounding models write them
-        left, top, right, bottom = box
+        left, top, right, bottom = box or []
         if not (answer and 0 <= left < right <= 1 and 0 <= top < bottom <= 1):
             raise ValueError(f'{answer!r} at {box}: needs text, left < right and top < bottom in [0, 1]')
         answer = [round(1000 * ratio) for ratio in box]
     answer = '' if answer is None else str(answer)
-    for pattern, new in [*REPAIRS * ('repair' in recipe), (recipe.get('cut_answer', '(?!)'), '')]:
+    repairs = recipe.get('repair', [])
+    for pattern, new in RECIPES[repairs]['repair'] if isinstance(repairs, str) else repairs:
         answer = re.sub(pattern, new, answer, flags=re.DOTALL)
     problem, answer = problem.strip(), answer.strip()
     if not problem or not answer or problem.count('<image>') != len(images):
         raise ValueError(f'problem {problem[:50]!r} with {len(images)} pictures, answer {answer!r}')
-    images = [flatten(picture, folder) for picture in images]
-    look = hashlib.sha256(re.sub(r'\W', '', problem.lower()).encode()).hexdigest()  # 256 bits of the text, or
+    images, words = [flatten(picture, folder) for picture in images], re.findall(r'\w+|\S', problem.lower())
+    look = hashlib.sha256(' '.join(words).encode()).hexdigest()  # 256 bits of the text, or
     if images:  # of 16 x 16 points of the first picture, dark or light
         grey = numpy.asarray(images[0].convert('L').resize((16, 16), Picture.Resampling.BOX))
         look = numpy.packbits(grey < grey.mean()).tobytes().hex()
     return made | {
         'problem': problem, 'answer': answer, 'choices': [str(choice).strip() for choice in choices or []],
         'images': [Image().encode_example(image) for image in images], 'look': look, 'box': box or [],
-        'decimals': 0 if row.get('answer_type') == 'integer' else made['decimals']}
+        'decimals': made['decimals'] if made['decimals'] == made['decimals'] else None,  # nan is none
+        'part': made['part'] and str(made['part'])}
 
 def usable(rows, name, split, folder):
     """Rows of a source -> rows of the schema as recipe `name` makes them; None, and a line, for a bad one."""
@@ -138,10 +142,13 @@ def warn_of_copies(*files):
         ids.append(table['id'])
         looks = numpy.array([[*bytes.fromhex(look)] for look in table['look']], 'uint8')
         bits.append(numpy.unpackbits(looks, axis=1) * numpy.float32(2) - 1)  # [rows, 256], 1 or -1
-    tests, trains = (bits[0] @ bits[1].T >= 256 - 2 * 12).nonzero()
-    if len(tests):
-        print(f'WARNING: {len(set(tests))} of {len(ids[0])} questions of {files[0]} stand in {files[1]}: '
-              f'{ids[0][tests[0]]} is {ids[1][trains[0]]}')
+    found = {}
+    for start in range(0, len(ids[0]), 1000):
+        alike = bits[0][start:start + 1000] @ bits[1].T  # 256 - 2 x bits that differ
+        found |= {start + i: j for i, j in enumerate(alike.argmax(1)) if alike[i, j] >= 256 - 2 * 12}
+    for test, train in list(found.items())[:1]:
+        print(f'WARNING: {len(found)} of {len(ids[0])} questions of {files[0]} stand in {files[1]}: '
+              f'{ids[0][test]} is {ids[1][train]}')
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description='Write data/NAME/{train,test}.parquet')
@@ -159,7 +166,7 @@ def main(argv=None):
     for split in recipe.get('rows', ('train', 'test')):
         if not args.source and len(sets[split]) != recipe['rows'][split]:
             print(f'WARNING: {split} has {len(sets[split])} rows; {recipe["rows"][split]} were published')
-        rows = (row | member for row in sets[split] for member in row.get(recipe.get('each'), [{}]))
+        rows = (row | member for row in sets[split] for member in row.get(recipe.get('each')) or [{}])
         good = usable(tqdm(islice(rows, args.limit), desc=split), args.name, split, folder)
         file, kept, total = out / f'{split}.parquet', 0, 0
         with parquet.ParquetWriter(file.with_suffix('.tmp'), FEATURES.arrow_schema) as writer:

@@ -73,7 +73,7 @@ def test_what_is_written(whole, level):
         assert record['verdict'] == ('right' if record['accuracy'] else
                                      'unparsed' if record['unparsed'] else 'wrong')
         assert record['extracted'] is not None or record['verdict'] == 'unparsed'
-    assert report['settings']['samples'] == 4 and report['settings']['version of torch'] == torch.__version__
+    assert report['settings']['samples'] == 4 and report['settings']['torch version'] == torch.__version__
     (scores,) = report['scores'].values()
     rows = [line.rpartition(' ') for line in whole[1][whole[1].index(' split, '):].splitlines()[2:]]
     table = {name.strip(): float(value) for name, _, value in rows}
@@ -137,6 +137,39 @@ def test_several_benchmarks(level, flags, launch, tmp_path):
     alone = tmp_path / 'alone'
     launch(*flags, f'--benchmarks={tmp_path}/b.parquet', f'--output={alone}', script='eval.py')
     assert read(alone)['scores'] == {f'{tmp_path}/b.parquet': second}
+
+
+def test_plain_rows_and_rewards(level, flags, launch, tmp_path):
+    """A jsonl with numbers as answers, ids and parts; a reward of numpy's numbers: no reason to end, least of
+    all when everything has been answered."""
+    rows = [{'problem': 'What is the area?', 'answer': 12, 'id': i, 'part': i % 2} for i in range(3)]
+    (tmp_path / 'mine.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))
+    (tmp_path / 'mine.py').write_text(
+        'import numpy\n\ndef f(response, question):\n'
+        '    return {"reward": numpy.float32(0.5), "even": numpy.bool_(1)}')
+    launch(*flags, f'--benchmarks={tmp_path}/mine.jsonl', f'--output={tmp_path}/out', script='eval.py')
+    (scores,) = read(tmp_path / 'out')['scores'].values()
+    assert scores['questions'] == 3 and {'1', 'accuracy'} <= set(scores)
+    flags = [*flags, f'--reward={tmp_path}/mine.py:f', f'--output={tmp_path}/own']
+    launch(*flags, f'--benchmarks={tmp_path}/mine.jsonl', script='eval.py')
+    (scores,) = read(tmp_path / 'own')['scores'].values()
+    assert scores['reward'] == 0.5 and scores['even'] == scores['accuracy'] == 1
+
+
+@pytest.mark.parametrize('change', ['data', 'reward'])
+def test_stale_answers_are_not_continued(flags, launch, tmp_path, change):
+    """A data set or a reward that was changed since: the same names, but another evaluation."""
+    data, reward = tmp_path / 'data.jsonl', tmp_path / 'mine.py'
+    data.write_text('{"problem": "What is the area?", "answer": "5"}\n' * 3)
+    reward.write_text('def f(response, question):\n    return 1\n')
+    flags = [*flags, f'--benchmarks={data}', f'--reward={reward}:f', f'--output={tmp_path}/out']
+    launch(*flags, script='eval.py')
+    assert 'prompts' not in launch(*flags, script='eval.py', before=COUNT)
+    if change == 'data':
+        data.write_text('{"problem": "What is the perimeter?", "answer": "5"}\n' * 2)
+    else:
+        reward.write_text('def f(response, question):\n    return 0\n')
+    assert 'prompts' in launch(*flags, script='eval.py', before=COUNT)
 
 
 def test_a_missing_benchmark_is_named(flags, launch):

@@ -118,11 +118,18 @@ def test_gsm8k_sample(tmp_path):
         int(answer)  # no thousands commas, no rationale
 
 
+def test_sources_without_training_rows(tmp_path):
+    """A set to train on whose source has only a test split: said so, with what to do."""
+    (tmp_path / "test.jsonl").write_text('{"problem": "1+1?", "answer": 2}\n' * 5)
+    with pytest.raises(SystemExit, match=r"no train split but \['test'\].*--source"):
+        prepare.main(["math", f"--source={tmp_path}", f"--out={tmp_path / 'out'}"])
+
+
 def elements():
     """An OS-Atlas row with 12 elements; those of number 2 to 8 are not usable."""
     boxes = [[0.25, 0.1, 0.5, 1.0] for _ in range(12)]
     boxes[2:8] = [[0.5, 0.1, 0.5, 0.2], [0.6, 0.1, 0.5, 0.2], [0.1, 0.3, 0.2, 0.2], [-0.01, 0.1, 0.2, 0.3],
-                  [0.1, 0.1, 0.2, 1.01], [0.1, 0.2, 0.3]]
+                  [0.1, 0.1, 0.2, 1.01], None]
     return [{"instruction": f"Button {i}" if i != 8 else "", "bbox": box, "data_type": "icon"}
             for i, box in enumerate(boxes)]
 
@@ -391,6 +398,7 @@ def test_warns_of_copies(tmp_path, capsys):
     shown = write("second", again)
     assert "WARNING: 1 of 1 questions" in shown and "file-test-0 is file-train-1" in shown
     assert "WARNING" not in write("third", [(f"What are {i}?", None) for i in range(10)])
+    assert "WARNING" not in write("digits", [(f"{i} + 12?" if i < 9 else "91 + 2?", None) for i in range(10)])
     shown = write("fourth", [(f"Which {i}?", None) for i in range(9)] + [("how many ARE 3 ?", None)])
     assert "WARNING: 1 of 1 questions" in shown and "first/train.parquet" in shown
     last = [(f"Where {i}?", None) for i in range(9)] + [("<image>x?", pictures[5])]
@@ -426,4 +434,4 @@ def test_many_rows_are_written_in_pieces(tmp_path):
     (r"\$5", r"\$5"), ("27cm^{2}", "27cm^{2}"), ("16π平方米", "16π平方米"), ("(√{3}+1)小时", "(√{3}+1)小时")])
 def test_repairs(published, answer):
     row = {"problem": "What?", "answer": published}
-    assert prepare.convert({"repair": True}, row, None)["answer"] == answer
+    assert prepare.convert({"repair": "geoqa8k"}, row, None)["answer"] == answer

@@ -1,6 +1,7 @@
 """reward.py: format, equivalence (all of golden/reward.json), the public bug reports R1 .. R15, grounding."""
 import json
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -125,6 +126,35 @@ def test_stuck_and_dead_processes_are_replaced(tmp_path):
     assert not left, "no process is left behind"
 
 
+def test_an_interrupted_comparison_shifts_no_later_one(monkeypatch):
+    """Ctrl-C between question and verdict: the verdict that nobody read must not answer the next question."""
+    def interrupt(*_):
+        raise KeyboardInterrupt
+    assert reward.judge("4(x+1)", "4x+4") is True
+    before = reward.LOCAL.process
+    monkeypatch.setattr(reward.json, "loads", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        reward.judge("5(x+1)", "5x+5")
+    monkeypatch.undo()
+    reward.LOCAL.process = None
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)  # while the new process starts
+        reward.judge("6(x+1)", "6x+6")
+    signal.signal(signal.SIGALRM, previous)
+    assert [reward.judge(f"x+{i}", f"x+{i + i % 2}+0") for i in range(6)] == [True, False] * 3
+    assert reward.LOCAL.process is not before
+
+
+def test_a_process_that_does_not_start_ends_the_run(monkeypatch, tmp_path):
+    """R2: an error of ours is not a wrong answer."""
+    (tmp_path / "broken.py").write_text("import nosuch")
+    monkeypatch.setattr(reward, "__file__", str(tmp_path / "broken.py"))
+    monkeypatch.setattr(reward.LOCAL, "process", None)
+    with pytest.raises(RuntimeError, match="does not start.*broken.py"):
+        reward.judge("7(x+1)", "7x+7")
+
+
 def test_a_process_that_was_killed_is_missed_by_no_answer():
     assert reward.judge("2(x+1)", "2x+2") is True
     reward.LOCAL.process.kill()
@@ -147,32 +177,52 @@ def test_grading_process_ends_with_its_owner():
 
 
 OPTIONS = ["30", r"45^\circ", "60", "90"]
+LETTERS = ["B", "b", "(B)", "[B]", r"\text{B}", r"\mathbf{B}", "**B**", "Option B", r"\text{Option B}",
+           r"(\text{B})", "B)", "B.", r"\(B\)", "B. 45", "B.45", "B: 45", "(B)45", r"\textbf{(B) }45",
+           r"\text{B: 45}", "(B) 45 degrees", r"\text{B) }45^\circ"]
+NO_LETTERS = ["", "A", "C", "E", "60", "46", "ABC", "A or B", "B, C", "Because", "(B) or (C)", "(B), (C)",
+              "(B)(C)", "B) and (C)", "B. or C.", "B: C", "B. A", "(B) A", r"B) \text{or} C)", "C. 45",
+              "A. B", "BC", "B C"]
 
 
 @pytest.mark.parametrize("truth", ["B", r"45^\circ"])  # R12: the label may be the letter or the option's text
-@pytest.mark.parametrize("answer, right", [
-    ("B", True), ("b", True), ("(B)", True), (r"\text{B}", True), ("B. 45", True), ("B: 45", True),
-    ("B)", True), ("B.", True), ("(B) 45 degrees", True), ("45", True), (r"45^\circ", True),
-    (r"\frac{90}{2}", True),
-    ("60", False), ("C", False), ("C. 45", False), ("E", False), ("", False), ("46", False), ("ABC", False),
-    ("A or B", False), ("B, C", False), ("Because", False)])
-def test_choices(truth, answer, right):
-    assert (reward.grade(answer, {"answer": truth, "choices": OPTIONS}) is True) == right
+def test_choices(truth):
+    question = {"answer": truth, "choices": OPTIONS}
+    for answer in [*LETTERS, "45", r"45^\circ", r"\frac{90}{2}"]:
+        assert reward.grade(answer, question) is True, answer
+    for answer in [*NO_LETTERS, "B. 60", "(B) 60"]:  # 60 is the text of option C
+        assert reward.grade(answer, question) is not True, answer
 
 
-@pytest.mark.parametrize("answer, right", [("B", True), ("B. 12 cm", True), ("(B)", True), ("b", True),
-                                           ("A. B", False), ("12", False), ("B+A", False), ("Beta", False)])
-def test_letters_without_options(answer, right):
+def test_letters_without_options():
     """We-Math and MathVerse: the options stand in the text or in the picture, the answer is a letter."""
-    assert (reward.grade(answer, {"answer": "B", "choices": []}) is True) == right
+    for answer in [*LETTERS, "B. 12 cm"]:
+        assert reward.grade(answer, {"answer": "B", "choices": []}) is True, answer
+    for answer in [*NO_LETTERS, "12", "B+A", "Beta"]:
+        assert reward.grade(answer, {"answer": "B", "choices": []}) is not True, answer
+
+
+@pytest.mark.parametrize("choices, truth, right, wrong", [
+    (["B", "A", "C"], "A", ["A"], ["B"]), (["b", "a", "2a", "c"], "A", ["A", "b"], ["a", "B"]),
+    (["2b", "a", "3"], "B", ["B", "a"], ["2b", "A"]), (["A", "B"], "B", ["B", "b"], ["A"]),
+    (["x", "y"], "A", ["A", "x", "a"], ["y", "b"]), (["5", "5 cm^2"], "B", ["B", "5 cm^2"], ["5", "A"]),
+    (["5", "5 cm^2"], "A", ["A", "5"], ["5 cm^2"]), (["50", r"50\%", "0.5"], "B", [r"50\%"], ["50", "50.0"]),
+    (["1/2", "0.5"], "B", ["0.5"], ["1/2", r"\frac{1}{2}"]), (["x", "X"], "B", ["X"], ["x"]),
+    (["5 cm", "5 m", "5 km"], "A", ["5 cm"], ["5"]),
+    (["2", "4/2", "3"], "C", ["3", "6/2"], ["2", "4/2"])])
+def test_options_that_look_alike(choices, truth, right, wrong):
+    """A capital letter is a letter; else the very text comes before a small letter and before the value, and
+    a value that two options have names neither."""
+    question = {"answer": truth, "choices": choices}
+    assert [answer for answer in right if reward.grade(answer, question) is not True] == []
+    assert [answer for answer in wrong if reward.grade(answer, question) is True] == []
 
 
 def test_letters_are_values_elsewhere():
     """Without choices and with an answer that is no letter, nothing is read as a choice."""
     assert reward.grade("A. 5", {"answer": "5"}) is not True
     assert reward.grade("a", {"answer": "a+1"}) is False
-    assert reward.grade("B", {"answer": "B", "choices": ["A", "B"]}) is True
-    assert reward.grade("x", {"answer": "A", "choices": ["x", "y"]}) is True  # an option that is one letter
+    assert reward.grade("D, C", {"answer": "C, D", "choices": ["1", "2", "3", "4"]}) is True
 
 
 @pytest.mark.parametrize("answer, truth, decimals, right", [
@@ -323,6 +373,24 @@ def test_what_is_not_read(text):
     """Misread or endless inside the parser, so they must not get there."""
     with pytest.raises(ValueError, match="not safely readable"):
         reward.read(text)
+
+
+@pytest.mark.parametrize("answer, truth", [
+    ("1,1,2", "1,2,2"), ("5,5,6", "5,6,6"), ("-1,1,1", "-1,-1,1"), ("x1+1", "x+1"), (r"2\pi r1", r"2\pi r"),
+    ("y_1+y2", "y_1+2y"), ("C, D1", "C, D"), ("1e5", "e5")])
+def test_misread_lists_and_names(answer, truth):
+    """Lists are read as sets, and a digit behind a letter is lost in reading: neither may be paid."""
+    assert not equivalent(answer, truth)
+
+
+@pytest.mark.parametrize("answer, truth", [
+    ("2,1,1", "2,1,1"), ("2, 1", "1, 2"), ("(1,2), (3,4)", "(3,4), (1,2)"), (r"30\degree", "30"),
+    ("**5**", "5"), (r"\approx 5", "5"), (r"1\,000", "1000"), ("3 years", "3"), ("2平方米", r"2\text{ m}^2"),
+    ("5 meters", r"5\text{ m}"),
+    ("2小时", "2"), ("3 cm²", r"3\text{ cm}^2"), (r"\frac{1}{2}cm²", r"\frac{1}{2}"), ("2 kg", "2"),
+    ("100 centimetres", r"1\text{ m}"), (r"2\times10^3", "2000"), (r"3\cdot2", "6")])
+def test_spellings_of_models_and_sets(answer, truth):
+    assert equivalent(answer, truth)
 
 
 @pytest.mark.parametrize("answer, truth", [("21", "1"), ("CAB", "A"), ("5, 6, 7", "5"), ("1", "21")])
