@@ -1,8 +1,7 @@
 """How many responses to sample, and to which questions: ARS, with GRESO and DAPO as baselines.
 
-ARS, adaptive rollout sampling: when pruning keeps fewer trajectories than in the first epoch, responses have
-become more alike, and sampling as many as before is waste: a new G for all questions at every epoch boundary
-(Eq. 10-14). Early in the run the question that keeps most decides, later the average one."""
+ARS, adaptive rollout sampling (Eq. 10-14): if pruning keeps fewer than in the first epoch, responses are more
+alike, and G falls at the next epoch. Early the question that keeps most decides, then the average."""
 import copy
 
 
@@ -28,14 +27,13 @@ class AdaptiveRollouts:
 
     def end_epoch(self, step):
         """After an epoch's last step -> G of the next epoch. step: steps done since the start of the run."""
-        if not self.means:
-            return self.rollouts
-        mean, most = sum(self.means) / len(self.means), sum(self.maxes) / len(self.maxes)
-        self.means, self.maxes = [], []
-        alpha = min(step / self.total_steps, 1.0)
-        current = alpha * mean + (1 - alpha) * most  # G', Eq. 10-11
-        self.reference = (mean + most) / 2 if self.reference is None else self.reference  # G_ref, Eq. 12
-        self.rollouts = max(round(self.initial - max(self.reference - current, 0)), 2)  # Eq. 13-14
+        if self.means:
+            mean, most = sum(self.means) / len(self.means), sum(self.maxes) / len(self.maxes)
+            self.means, self.maxes = [], []
+            alpha = min(step / self.total_steps, 1.0)
+            current = alpha * mean + (1 - alpha) * most  # G', Eq. 10-11
+            self.reference = (mean + most) / 2 if self.reference is None else self.reference  # G_ref, Eq. 12
+            self.rollouts = max(round(self.initial - max(self.reference - current, 0)), 2)  # Eq. 13-14
         return self.rollouts
 
     def state_dict(self):

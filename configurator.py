@@ -4,9 +4,9 @@
     python train.py --help                                      every setting with its default and its comment
 
 A script lists its settings as plain assignments (`tau = 0.8  # what it means`) above its call of configure().
-A config file is a small Python file that assigns some of them; it is run, so use only files you trust. Names
-must exist, values must have the default's type, and what a comment says holds: "'a' | 'b'" at its start lists
-the only values, "at least 2" and "at most 1" are bounds. Errors name key, value and cure."""
+A config file is Python that assigns some of them; it is run, so use only files you trust. Names must exist,
+values have the default's type, and what a comment says holds: "'a' | 'b'" at its start lists the only ones,
+"at least 2" and "at most 1" are bounds. Errors name key, value and cure."""
 import ast
 import difflib
 import os
@@ -24,10 +24,8 @@ def fail(message):
 def read_settings(script):
     """The assignments above configure() in `script` -> {name: (default, comment)}, in order."""
     source, settings = Path(script).read_bytes(), {}  # bytes: ast counts columns in them
-    for node in ast.parse(source).body:
+    for node in ast.parse(re.split(rb'(?m)^\w+ = configure\(', source)[0]).body:  # what is above it
         if isinstance(node, ast.Assign):
-            if isinstance(node.value, ast.Call):  # config = configure(...): the end of the settings
-                break
             comment = source.splitlines()[node.end_lineno - 1][node.end_col_offset:].decode().strip(' #')
             settings[node.targets[0].id] = (ast.literal_eval(node.value), comment)
     return settings

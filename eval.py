@@ -2,8 +2,7 @@
 
     python eval.py --init_from=out/toy/best                                       as training evaluates
     python eval.py --init_from=out/toy/best --split=ood --eval_temperature=1 --samples=16
-    torchrun --nproc_per_node=8 eval.py config/geo3k.py --init_from=DIR_OR_HUB_ID --samples=16 \\
-        --benchmarks=geo3k,mathverse,mathvision,mathvista,wemath --output=out/benchmarks
+    torchrun --nproc_per_node=8 eval.py config/geo3k.py --init_from=DIR_OR_HUB_ID --benchmarks=geo3k,mathverse
 
 Takes train.py's settings too: a checkpoint brings its own, files and flags come on top. No prompt is dropped.
 Rules decide, also where published scores need a judge model (MathVerse; to find MathVista's answers)."""
@@ -36,9 +35,8 @@ def pass_at_k(n, c, k):
 
 def earlier(file, samples):
     """The records in `file`, if it exists, of the questions answered to the end; what is behind them goes."""
-    lines = file.read_bytes().splitlines(True) if file.is_file() else []
-    while lines and not (lines[-1].endswith(b'\n') and json.loads(lines[-1])['sample'] == samples - 1):
-        lines.pop()
+    written = file.read_bytes() if file.is_file() else b''
+    lines = written.splitlines(True)[:written.count(b'\n') // samples * samples]  # a question's are in a row
     file.parent.mkdir(parents=True, exist_ok=True)
     file.open('ab').truncate(sum(map(len, lines)))
     return [json.loads(line) for line in lines]
@@ -73,26 +71,22 @@ def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0,
                 stream.writelines(json.dumps(record) + '\n' for record in fresh)
     return sorted(records, key=lambda record: (record['index'], record['sample']))
 
-def by_question(records):
-    """Records -> the accuracies of each question's answers."""
-    return [list(values) for _, values in DataFrame(records).groupby('index')['accuracy']]
-
 def summary(records):
     """Records -> means over answers: accuracy, format (at most 0.5), what else was scored; mean@k, pass@k."""
     scores = DataFrame(records).drop(columns=['index', 'sample']).mean(numeric_only=True).to_dict()
-    groups = by_question(records)
-    samples = min(map(len, groups))
+    questions = DataFrame(records).groupby('index')['accuracy'].agg(['size', 'sum'])  # answers, right ones
+    samples = questions['size'].min()
     if samples > 1:
         scores[f'mean@{samples}'] = scores['accuracy']
-    for k in (k for k in (1, 2, 4, 8, 16) if k <= samples and samples > 1):
-        scores[f'pass@{k}'] = fmean(pass_at_k(len(group), round(sum(group)), k) for group in groups)
+        for k in (k for k in (1, 2, 4, 8, 16) if k <= samples):
+            scores[f'pass@{k}'] = fmean(pass_at_k(n, round(c), k) for _, n, c in questions.itertuples())
     return scores
 
 def interval(*sets, draws=1000):
     """95 % bootstrap interval of accuracy, averaged over sets of records; drawn anew are whole questions."""
     generator, means = torch.Generator().manual_seed(0), 0
     for records in sets:
-        questions = torch.tensor([fmean(values) for values in by_question(records)], dtype=torch.float64)
+        questions = torch.tensor(DataFrame(records).groupby('index')['accuracy'].mean().to_numpy())
         picks = torch.randint(len(questions), (draws, len(questions)), generator=generator)
         means = means + questions[picks].mean(1) / len(sets)
     return dict(zip(('95% from', '95% to'), means.quantile(torch.tensor([0.025, 0.975]).double()).tolist()))
@@ -105,8 +99,7 @@ def breakdown(records):
     table['step'] = table['part'].str.rpartition('_')[2]
     if table['part'].str.endswith('_multi').any():
         table['problem'] = [record['id'].removesuffix(record['part']) for record in records]
-        steps = table.pivot(index=['problem', 'sample'], columns='step', values='accuracy')
-        steps = steps.dropna(subset='multi')
+        steps = table.set_index(['problem', 'sample', 'step'])['accuracy'].unstack().dropna(subset='multi')
         whole, every, some = steps.pop('multi'), steps.min(axis=1), steps.max(axis=1)  # 0 or 1
         scores['strict'] = (every * (1 + whole) / 2).mean()
         scores['loose'] = (some * whole + every * (1 - whole) / 2).mean()
@@ -114,8 +107,7 @@ def breakdown(records):
 
 def main():
     scripts = [Path(__file__).with_name(name) for name in ('eval.py', 'train.py')]
-    config = configure(*scripts)
-    trained = Path(config['init_from'], 'state.json')
+    trained = Path(configure(*scripts)['init_from'], 'state.json')
     state = json.loads(trained.read_text()) if trained.is_file() else {'settings': {}, 'step': 0}
     config = configure(*scripts, base=state['settings'])  # ours is evaluated as it was trained, unless told
     dataset, start = sampling.resolve(config)
@@ -147,9 +139,8 @@ def main():
         scores['mean'] = DataFrame(scores).dropna().mean(axis=1).to_dict() | interval(*answers.values())
     if not dist.is_initialized() or dist.get_rank() == 0:
         if config['output']:
-            results = {'settings': settings, 'scores': scores, 'answers': answers}
-            tag = sampling.seed_of(settings, names)
-            (folder / f'eval_{tag:08x}.json').write_text(json.dumps(results, indent=1))
+            report = folder / f'eval_{sampling.seed_of(settings, names):08x}.json'
+            report.write_text(json.dumps(dict(settings=settings, scores=scores, answers=answers), indent=1))
         print(f'{config["init_from"]}, {config["split"]} split, temperature {how[0]}, top-p {how[1]}, '
               f'seed {config["seed"]}\n{DataFrame(scores).to_string(na_rep="", float_format="%.4g")}')
 

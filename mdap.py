@@ -7,6 +7,7 @@ enough from every one already kept (Eq. 8). align() then adds a few back until t
 Departures: "equal" is less than eps apart, transitively, which covers continuous rewards; deviations are
 exact fractions, since in floats 1 - 4/5 < 0.2 and a pair exactly at tau would be lost."""
 from fractions import Fraction
+from itertools import zip_longest
 
 import torch
 
@@ -47,8 +48,7 @@ def ngrams(ids, n=1):
 def deviation(a, b):
     """theta = 1 - |a & b| / |a | b| of two n-gram sets (Eq. 7): 0 the same (or both empty), 1 none shared."""
     shared = len(a & b)
-    union = len(a) + len(b) - shared
-    return Fraction(union - shared, union or 1)
+    return 1 - Fraction(shared, len(a) + len(b) - shared) if a or b else Fraction(0)
 
 def cppo(advantages, rate):
     """CPPO: k of largest |A| (ties: lower index). Per question, as in the paper; its code ranks the batch."""
@@ -71,12 +71,10 @@ def align(kept, advantages, divisor):
     if divisor < 1:
         raise ValueError(f"divisor={divisor}: use 1 (no alignment) or more, e.g. ranks x updates per step")
     missing = -sum(len(indices) for indices in kept) % divisor
-    turns = []                                                 # (turn, question, what comes back then)
-    for q, (indices, values) in enumerate(zip(kept, advantages, strict=True)):
-        rest = sorted(set(range(len(values))) - set(indices), key=lambda i, A=values: (-abs(A[i]), i))
-        turns += [(turn, q, i) for turn, i in enumerate(rest)]
-    back = sorted(turns)[:missing]
-    return [sorted([*indices, *(i for _, q, i in back if q == own)]) for own, indices in enumerate(kept)]
+    rests = [sorted({*range(len(A))} - {*indices}, key=lambda i, A=A: (-abs(A[i]), i))
+             for indices, A in zip(kept, advantages, strict=True)]
+    back = [(q, i) for turn in zip_longest(*rests) for q, i in enumerate(turn) if i is not None][:missing]
+    return [sorted([*indices, *(i for q, i in back if q == own)]) for own, indices in enumerate(kept)]
 
 def deal(costs, owners, ranks):
     """Rows of one update -> those of each rank: equal numbers if they divide, balanced costs (tokens), rows

@@ -83,8 +83,7 @@ def end_ids(model, processor):
     return sorted({i for ids in named for i in (ids if isinstance(ids, (list, tuple)) else [ids])} - {None})
 
 def save(folder, model, processor, state, optimizer=None):
-    """Write weights, config, tokenizer, `state.json`, and each rank's shard of `optimizer`; on all ranks.
-    Written aside and renamed when complete, so that `folder` is never half a checkpoint."""
+    """On all ranks: weights, config, tokenizer, state.json, shards of `optimizer`; renamed when complete."""
     folder, aside = Path(folder), Path(f'{folder}.tmp')
     rank, wait = (dist.get_rank(), dist.barrier) if dist.is_initialized() else (0, lambda: None)
     if rank == 0:
@@ -144,40 +143,33 @@ class Policy(torch.nn.Module):
         logits = self.head(hidden).float() / (temperature or self.temperature)  # any will do for greedy (0)
         return logits.masked_fill(self.forbidden, torch.finfo(torch.float32).min)
 
-    def positions(self, batch):
-        """Prompt batch -> position ids [Q, P] (M-RoPE: [3, Q, P]) and the position of the next token [Q]."""
+    def prefill(self, batch, keep=True):
+        """Compute a batch, padded left -> hidden states [Q, P, H], cache (if `keep`), next position [Q]."""
         mask = batch['attention_mask']
-        if 'image_grid_thw' not in batch:
-            return (mask.cumsum(-1) - 1).clamp(min=0), mask.sum(-1)
-        if 'mm_token_type_ids' not in batch:  # the model would silently fall back to text positions
+        positions, next_position = (mask.cumsum(-1) - 1).clamp(min=0), mask.sum(-1)  # [Q, P], [Q]
+        if 'image_grid_thw' in batch and 'mm_token_type_ids' not in batch:  # it would use text positions
             raise ValueError('no mm_token_type_ids with pictures: take the processor of transformers >= 5.24')
-        positions, delta = self.body.get_rope_index(batch['input_ids'], batch['mm_token_type_ids'],
-                                                    batch['image_grid_thw'], attention_mask=mask)
-        return positions, mask.sum(-1) + delta[:, 0]
-
-    def run(self, batch, positions, cache=None):
-        """The body's last hidden state [rows, length, H] for a batch that follows, and joins, the `cache`."""
+        if 'image_grid_thw' in batch:
+            positions, delta = self.body.get_rope_index(**batch)  # M-RoPE: [3, Q, P], [Q, 1]
+            next_position = next_position + delta[:, 0]
+        cache = DynamicCache(config=self.model.config) if keep else None
         inputs = {key: value for key, value in batch.items() if not key.endswith('token_type_ids')}
-        return self.body(**inputs, position_ids=positions, cache=cache, use_cache=cache is not None)[0]
-
-    def prefill(self, batch):
-        """Compute a prompt batch once -> last hidden state [Q, H], cache of Q rows, next position [Q]."""
-        positions, next_position = self.positions(batch)
-        cache = DynamicCache(config=self.model.config)
-        return self.run(batch, positions, cache)[:, -1], cache, next_position
+        hidden = self.body(**inputs, position_ids=positions, cache=cache, use_cache=keep)[0]
+        return hidden, cache, next_position
 
     def extend(self, cache, ids, mask, position):
         """Feed `ids` [K, T] after a cache of K rows; `mask` [K, P + T] covers both -> hidden [K, T, H]."""
         positions = position[:, None] + torch.arange(ids.shape[1], device=ids.device)  # [K, T] on each axis
-        return self.run({'input_ids': ids, 'attention_mask': mask}, positions, cache)
+        inputs = {'input_ids': ids, 'attention_mask': mask, 'position_ids': positions}
+        return self.body(**inputs, cache=cache, use_cache=True)[0]
 
     def forward(self, prompts, owner, ids, mask):
         """Q encoded prompts, owner [K] (a row of them), ids and mask [K, T] of responses, padded right ->
         their log-probs [K, T] and entropies [K, T] (without gradient); 0 where `mask` is False."""
         if self.share_prefix and not self.training:
             batch = collate(prompts, ids.device)
-            hidden, cache, next_position = self.prefill(batch)  # [Q, H]
-            hidden = hidden[owner, None]  # [K, 1, H]: predicts the first response token
+            hidden, cache, next_position = self.prefill(batch)
+            hidden = hidden[:, -1][owner, None]  # [K, 1, H]: predicts the first response token
             if ids.shape[1] > 1:
                 cache.batch_select_indices(owner)
                 seen = torch.cat([batch['attention_mask'][owner], mask[:, :-1].long()], 1)  # [K, P + T - 1]
@@ -188,7 +180,7 @@ class Policy(torch.nn.Module):
             responses = {'input_ids': ids, 'attention_mask': mask.long()}  # and type ids 0: text
             for key in batch.keys() & set(PER_TOKEN):  # [K, P + T]
                 batch[key] = torch.cat([batch[key], responses.get(key, torch.zeros_like(ids))], 1)
-            hidden = self.run(batch, self.positions(batch)[0])[:, -ids.shape[1] - 1:-1]  # [K, T, H]
+            hidden = self.prefill(batch, keep=False)[0][:, -ids.shape[1] - 1:-1]  # [K, T, H]
         if self.vision is not None and batch.keys() <= set(PER_TOKEN) and torch.is_grad_enabled():
             # a rank without pictures still has to take part in the reduction of the vision tower's gradients
             hidden = hidden + 0 * sum(weight.view(-1)[0] for weight in self.vision.parameters())
@@ -231,6 +223,5 @@ class MasterAdamW(torch.optim.AdamW):
 
 def make_optimizer(parameters, world, **settings):
     """MasterAdamW, its states sharded over ranks (ZeRO-1) where there are several."""
-    if world == 1:
-        return MasterAdamW(parameters, **settings)
-    return ZeroRedundancyOptimizer(parameters, optimizer_class=MasterAdamW, **settings)
+    return MasterAdamW(parameters, **settings) if world == 1 else ZeroRedundancyOptimizer(
+        parameters, optimizer_class=MasterAdamW, **settings)

@@ -1,8 +1,7 @@
 """Rewards: does a response follow the format, and is the answer in its last \\boxed{} right?
 
 In: responses and their questions, dicts with an 'answer' or a 'box'. Out: named parts, one of them 'reward'.
-A wrong 1 does more harm than a wrong 0: what can not be read to its end or may keep SymPy busy is not equal.
-SymPy works in processes of its own, each of which the kernel ends when an answer takes too long."""
+A wrong 1 does more harm than a wrong 0: what is not read to its end or may keep SymPy busy is not equal."""
 import json
 import math
 import random
@@ -10,22 +9,19 @@ import re
 import resource
 import runpy
 import signal
-import subprocess
 import sys
 import threading
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
+from subprocess import Popen
 
 import sympy  # below: the parser inside math-verify; its verify() finds any two tiny numbers equal
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, latex2sympy
 
-MAX_CHARS, MAX_POWER = 200, 5000  # of an answer, of the product of its exponents
 SECONDS, MEMORY = 3, 2 ** 31  # of the processor for one comparison, bytes for a process that makes them
 THREADS, LOCAL = ThreadPoolExecutor(4), threading.local()  # so many at once; each with a process of its own
-LENGTHS = {f'{unit}{power}': (power, size ** int(power or 1)) for power in ('', '2', '3')  # areas, volumes
-           for unit, size in (('mm', 1), ('cm', 10), ('m', 1000), ('km', 10 ** 6))}
 RULES = tomllib.loads((Path(__file__).parent / 'data/answers.toml').read_text('utf-8'))
 NUMBER, NAME, STYLE, LETTER, EXPONENT, UNREADABLE = (
     re.compile(RULES[key]) for key in ('number', 'name', 'style', 'letter', 'exponent', 'unreadable'))
@@ -56,7 +52,7 @@ def read(text):
     """LaTeX -> SymPy object; ValueError if that would be unsafe or incomplete."""
     flat = re.sub(r'\\\\|\\(begin|end)\{[pb]matrix\}', ';', text)
     size = math.prod(max(1, int(power)) for power in re.findall(r'\d+', ' '.join(EXPONENT.findall(flat))))
-    if size > MAX_POWER or '^' in EXPONENT.sub('', flat) or UNREADABLE.search(flat):
+    if size > RULES['max_power'] or '^' in EXPONENT.sub('', flat) or UNREADABLE.search(flat):
         raise ValueError(f'not safely readable: {text}')
     case = ConversionConfig(lowercase_symbols=False)  # else R - r is 0
     found = sympy.sympify(latex2sympy(text, is_real=True, normalization_config=None, conversion_config=case))
@@ -105,8 +101,7 @@ def compare(*question):
     """same() of truth, answer, decimals, by this thread's own process; 'timeout' if that did not survive."""
     process, LOCAL.process = getattr(LOCAL, 'process', None), None
     if process is None or process.poll() is not None:  # it ends with us, as its input does; Ctrl-C is ours
-        process = subprocess.Popen([sys.executable, __file__], stdin=-1, stdout=-1, text=True,
-                                   start_new_session=True)
+        process = Popen([sys.executable, __file__], stdin=-1, stdout=-1, text=True, start_new_session=True)
         if process.stdout.readline() != 'ready\n':
             raise RuntimeError(f'a process that compares answers does not start: {process.args}; see above')
     print(json.dumps(question), file=process.stdin, flush=True)
@@ -120,10 +115,10 @@ def compare(*question):
 @lru_cache(maxsize=4096)
 def judge(answer, truth, decimals=None):
     """Are two answers equal? True or False, or 'unreadable' or 'timeout' where only SymPy could tell."""
-    if max(len(answer), len(truth)) > MAX_CHARS:
+    if max(len(answer), len(truth)) > RULES['max_chars']:
         return 'unreadable'
     (answer, unit), (truth, true_unit) = tidy(answer), tidy(truth)
-    (kind, size), (true_kind, true_size) = (LENGTHS.get(u, (u, 1)) for u in (unit, true_unit))
+    (kind, size), (true_kind, true_size) = (RULES['units'].get(u, (u, 1)) for u in (unit, true_unit))
     if not answer or not truth or unit and true_unit and kind != true_kind:  # one may lack the unit
         return False
     if unit and size != true_size and true_unit:
@@ -134,9 +129,8 @@ def judge(answer, truth, decimals=None):
         return answer.lower() == truth.lower()
     if NUMBER.fullmatch(answer) and NUMBER.fullmatch(truth):
         return same(*(sympy.Rational(x.replace(',', '')) for x in (truth, answer)), decimals)
-    if answer.count(',') != truth.count(','):  # read as sets, '5,5,6' and '5,6' would be equal
-        return False
-    return compare(truth, answer, decimals)
+    as_many = answer.count(',') == truth.count(',')  # read as sets, '5,5,6' and '5,6' would be equal
+    return compare(truth, answer, decimals) if as_many else False
 
 def choose(box, options):
     """Which of the options {letter: text} is named: by its letter, without another one's text; by its very

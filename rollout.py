@@ -4,9 +4,8 @@
     prompts = [encode(question, processor, config) for question in questions]    unpadded tensors
     trajectories = generate(policy, processor, prompts, 8, ends, seeds, 2048)    8 of each question
 
-A token is drawn by inverting the distribution at a uniform number from the seed of its question: ids depend
-neither on the rest of the batch nor on the number of ranks. A model's own sampling defaults (top-k, top-p,
-repetition penalty) play no part: this distribution is the trained one."""
+A token is drawn by inversion at a uniform number from its question's seed, whatever the batch and the ranks.
+A model's own defaults (top-k, top-p, penalties) play no part: this distribution is the trained one."""
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
@@ -64,10 +63,9 @@ def encode(question, processor, config):
     turns = [('system', config['system_prompt'])] if config['system_prompt'] else []
     for asked, answered in config['examples']:  # shown as earlier turns
         turns += [('user', asked), ('assistant', answered)]
-    messages = []
+    messages, image = [], {'type': 'image'}
     for role, *texts in [*turns, ('user', *parts)]:
-        mixed = [part for text in texts for part in ({'type': 'image'}, {'type': 'text', 'text': text})][1:]
-        mixed = [part for part in mixed if part.get('text') != '']
+        mixed = sum(([image, {'type': 'text', 'text': text}] if text else [image] for text in texts), [])[1:]
         messages.append({'role': role, 'content': mixed if sees else texts[0]})  # text models want a string
     text = '\n'.join(str(message['content']) for message in messages)  # a base model gets plain lines
     if processor.chat_template:
@@ -156,8 +154,8 @@ def sample(policy, prompts, owner, uniforms, ends, temperature, top_p):
     (n, T), device = uniforms.shape, policy.forbidden.device
     batch = collate(prompts, device)
     owner, uniforms, ends = owner.to(device), uniforms.to(device), torch.tensor(ends, device=device)
-    hidden, cache, position = policy.prefill(batch)  # [Q, H]
-    hidden, position = hidden[owner], position[owner]  # [n, H], [n]
+    hidden, cache, position = policy.prefill(batch)
+    hidden, position = hidden[:, -1][owner], position[owner]  # [n, H], [n]
     cache.reorder_cache(owner)
     seen = torch.nn.functional.pad(batch['attention_mask'][owner], (0, T), value=1)  # [n, P + T]
     ids, logps = torch.full((n, T), -1, device=device), torch.zeros(n, T, device=device)  # -1: no token

@@ -3,7 +3,6 @@
     python train.py                                        the toy: a tiny Qwen2.5-VL, no GPU, no download
     python train.py config/toy.py config/dapo.py config/fastrl.py --tau=0.6    another method, another tau
     torchrun --nproc_per_node=8 train.py config/geo3k.py   Qwen2.5-VL-7B on 8 GPUs of 80 GB
-    torchrun --nnodes=2 --nproc_per_node=8 --rdzv_endpoint=HOST:29500 train.py config/geo3k.py    two of those
 
 Departures from textbook GRPO:
 1. only trajectories that differ in advantage or tokens are trained on; pruning precedes every log-prob pass;
@@ -275,11 +274,10 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
         advantages = losses.group_advantages(rewards, torch.tensor(owner)).tolist()
         for t, scores, value, advantage in zip(rollouts, parts, rewards.tolist(), advantages):
             t.slot, t.parts, t.reward, t.advantage = mine[t.slot], scores, value, advantage
-        lap('time/reward')
-        rollouts = [t for part in sampling.gather(rollouts) for t in part]
-        lap('time/generate')  # waiting for the slowest rank
         fresh = [rollouts[i:i + G] for i in range(0, len(rollouts), G)]  # by question
-        visits += [(group, [t.parts['accuracy'] for t in group]) for group in fresh]
+        lap('time/reward')
+        visits += [(g, [t.parts['accuracy'] for t in g]) for part in sampling.gather(fresh) for g in part]
+        lap('time/generate')  # waiting for the slowest rank
         groups += [g for g, right in visits[first:] if not dynamic_sampling or ars.informative(right)]
         if len(groups) >= questions_per_step:
             break
@@ -350,10 +348,9 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
                 logps, sampling.pad([t.logps for t in batch], device),
                 torch.tensor([t.advantage for t in batch], device=device), weight,
                 ratio=ratio, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip or None)
-            shares = [losses.average(loss, weight, average, count), torch.zeros((), device=device)]
-            if reference:
-                ref_logps = sampling.pad([t.ref_logps or t.logps for t in batch], device)  # [k, T]
-                shares[1] = losses.average(losses.kl_penalty(logps, ref_logps, kl), weight, average, count)
+            ref_logps = sampling.pad([t.ref_logps or t.logps for t in batch], device) if reference else logps
+            penalty = losses.kl_penalty(logps, ref_logps, kl)  # [k, T], 0 without a reference
+            shares = [losses.average(x, weight, average, count) for x in (loss, penalty)]
             ((shares[0] + beta * shares[1]) * world).backward()  # DDP takes the mean of ranks: undo that
             shares += [losses.average(x, weight, count=tokens) for x in (stats['clip_fraction'], entropy)]
             totals += torch.stack(shares).detach().double().cpu()

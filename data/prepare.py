@@ -31,9 +31,7 @@ def arithmetic():
     """2,200 different sums of two numbers of two digits; in every other one a number has one digit."""
     import reasoning_gym  # pip install reasoning-gym
     sums = {3: {}, 4: {}}  # digits in all -> {problem: answer}; dictionaries, as the generator repeats itself
-    for row in reasoning_gym.create_dataset(
-            'basic_arithmetic', size=30_000, seed=0, min_terms=2, max_terms=2, min_digits=2, max_digits=2,
-            operators=['+'], allow_parentheses=False, allow_negation=False):
+    for row in reasoning_gym.create_dataset('basic_arithmetic', **RECIPES['arithmetic']['generator']):
         a, b = row['metadata']['expression'].split(' + ')
         if len(a + b) in sums and not {'0', '100'} & {a, b}:
             sums[len(a + b)][f'What is {a} + {b}?'] = row['answer']
@@ -83,7 +81,7 @@ def convert(recipe, row, folder):
     """Row of a source -> row of the schema; a ValueError says why it is not usable."""
     keys = 'id', 'part', 'decimals', 'box', 'problem', 'answer', 'images', 'choices'
     made = {key: field(recipe, row, key) for key in keys}
-    box, problem, answer, images, choices = (made[key] for key in keys[3:])
+    *_, box, problem, answer, images, choices = made.values()
     images = images if isinstance(images, list) else [images] if images else []
     lines = re.findall(r'\n([A-H])[:.](.*)', field(recipe, row, 'choices_in') or '')
     if ''.join(letter for letter, _ in lines) in 'ABCDEFGH':  # from A on, without a gap
@@ -137,16 +135,15 @@ def warn_of_copies(*files):
     """Questions of a test file that stand in a train file: of 256 bits at most 12 differ (of pictures copied
     at 70 % size as JPEG: 19 of 20 do; of our samples no two others, from 19 on)."""
     ids, bits = [], []
-    for file in files:
-        table = pandas.read_parquet(file, columns=['id', 'look'])
+    for table in (pandas.read_parquet(file, columns=['id', 'look']) for file in files):
+        looks = numpy.frombuffer(bytes.fromhex(''.join(table['look'])), 'uint8').reshape(-1, 32)
         ids.append(table['id'])
-        looks = numpy.array([[*bytes.fromhex(look)] for look in table['look']], 'uint8')
         bits.append(numpy.unpackbits(looks, axis=1) * numpy.float32(2) - 1)  # [rows, 256], 1 or -1
-    found = {}
+    found = []  # rows of the test file and of the train file
     for start in range(0, len(ids[0]), 1000):
         alike = bits[0][start:start + 1000] @ bits[1].T  # 256 - 2 x bits that differ
-        found |= {start + i: j for i, j in enumerate(alike.argmax(1)) if alike[i, j] >= 256 - 2 * 12}
-    for test, train in list(found.items())[:1]:
+        found += [(start + i, row.argmax()) for i, row in enumerate(alike) if row.max() >= 256 - 2 * 12]
+    for test, train in found[:1]:
         print(f'WARNING: {len(found)} of {len(ids[0])} questions of {files[0]} stand in {files[1]}: '
               f'{ids[0][test]} is {ids[1][train]}')
 
