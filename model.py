@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 import transformers
 from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.optim.adamw import adamw
 from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
@@ -144,16 +145,31 @@ class Policy(torch.nn.Module):
         return logits.masked_fill(self.forbidden, torch.finfo(torch.float32).min)
 
     def prefill(self, batch, keep=True):
-        """Compute a batch, padded left -> hidden states [Q, P, H], cache (if `keep`), next position [Q]."""
-        mask = batch['attention_mask']
+        """Compute a batch, padded left -> hidden states [Q, P, H], cache (if `keep`), next position [Q].
+        What all texts begin with, as worked examples, is computed once: no states of it; the mask changes."""
+        mask, ids = batch['attention_mask'], batch['input_ids']  # [Q, P]
         positions, next_position = (mask.cumsum(-1) - 1).clamp(min=0), mask.sum(-1)  # [Q, P], [Q]
-        if 'image_grid_thw' in batch and 'mm_token_type_ids' not in batch:  # it would use text positions
-            raise ValueError('no mm_token_type_ids with pictures: take the processor of transformers >= 5.24')
-        if 'image_grid_thw' in batch:
-            positions, delta = self.body.get_rope_index(**batch)  # M-RoPE: [3, Q, P], [Q, 1]
-            next_position = next_position + delta[:, 0]
         cache = DynamicCache(config=self.model.config) if keep else None
         inputs = {key: value for key, value in batch.items() if not key.endswith('token_type_ids')}
+        if 'image_grid_thw' in batch:
+            if 'mm_token_type_ids' not in batch:  # it would use text positions
+                raise ValueError('no mm_token_type_ids with pictures: take that of transformers >= 5.24')
+            positions, delta = self.body.get_rope_index(**batch)  # M-RoPE: [3, Q, P], [Q, 1]
+            next_position = next_position + delta[:, 0]
+        elif keep and self.can_share:
+            P, lengths = ids.shape[1], mask.sum(-1, keepdim=True)
+            columns, longest = torch.arange(P, device=ids.device), ids[lengths.argmax()]  # [P]
+            starts = ids.gather(1, (columns + P - lengths).clamp(max=P - 1))  # [Q, P], padded right
+            same = (starts == longest).all(0).long().cumprod(0)  # [P]
+            common = min(same.sum(), lengths.min() - 1)
+            if common > 32 and len(ids) > 1:
+                start = longest[None, :common]
+                self.extend(cache, start, torch.ones_like(start), columns[:1])
+                cache.batch_select_indices(torch.zeros_like(next_position))
+                seen = (columns < common) | (columns >= common + P - lengths)  # [Q, P]
+                batch['attention_mask'] = mask = seen.long()
+                inputs = {'input_ids': ids[:, common:], 'attention_mask': mask}
+                positions = (seen.cumsum(-1) - 1)[:, common:]
         hidden = self.body(**inputs, position_ids=positions, cache=cache, use_cache=keep)[0]
         return hidden, cache, next_position
 
@@ -201,24 +217,23 @@ class MasterAdamW(torch.optim.AdamW):
     @torch.no_grad()
     def step(self):
         for group in self.param_groups:
-            lr, (beta1, beta2) = group['lr'], group['betas']
-            for p in (p for p in group['params'] if p.grad is not None):
-                state, gradient = self.state[p], p.grad.float()
-                if not state:
-                    state.update(master=p.float(), step=0)  # p itself where it is fp32 already
-                    state.update(mean=torch.zeros_like(gradient), square=torch.zeros_like(gradient))
-                state['step'] += 1
-                state['mean'].lerp_(gradient, 1 - beta1)
-                state['square'].mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-                scale = (state['square'].sqrt() / (1 - beta2 ** state['step']) ** 0.5).add_(group['eps'])
-                state['master'].mul_(1 - lr * group['weight_decay'])
-                state['master'].addcdiv_(state['mean'], scale, value=-lr / (1 - beta1 ** state['step']))
-                p.copy_(state['master'])
+            params = [p for p in group['params'] if p.grad is not None]
+            for p in (p for p in params if not self.state[p]):
+                mean, square = (torch.zeros_like(p, dtype=torch.float32) for _ in range(2))
+                step = torch.zeros((), device=p.device)
+                self.state[p].update(master=p.float(), mean=mean, square=square, step=step)  # p if it is fp32
+            gradients, (beta1, beta2) = [p.grad.float() for p in params], group['betas']
+            masters, means, squares, steps = ([self.state[p][name] for p in params]
+                                              for name in ('master', 'mean', 'square', 'step'))
+            adamw(masters, gradients, means, squares, [], steps, fused=True, amsgrad=False, maximize=False,
+                  beta1=beta1, beta2=beta2, **{name: group[name] for name in ('lr', 'weight_decay', 'eps')})
+            for p, master in zip(params, masters):
+                p.copy_(master)
 
     def load_state_dict(self, state_dict):  # torch's own would cast all states to the dtype of the weights
         params = [p for group in self.param_groups for p in group['params']]
         for p, state in ((params[index], state) for index, state in state_dict['state'].items()):
-            self.state[p] = {key: x.to(p.device) if torch.is_tensor(x) else x for key, x in state.items()}
+            self.state[p] = {key: x.to(p.device) for key, x in state.items()}
             self.state[p]['master'] = p if p.dtype == torch.float32 else self.state[p]['master']
 
 def make_optimizer(parameters, world, **settings):

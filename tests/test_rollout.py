@@ -39,8 +39,11 @@ TEXTS = [{'id': str(n), 'problem': ' '.join(f'w{(7 * n + i) % 90}' for i in rang
 
 
 def setting(name):
-    model, processor = tiny_llama() if name == 'llama' else tiny_qwen_vl()
-    return model, processor, [encode(q, processor) for q in (TEXTS if name == 'llama' else QUESTIONS)]
+    """'examples': five texts of 67 to 97 tokens that begin with the same 63."""
+    model, processor = tiny_qwen_vl() if name == 'qwen_vl' else tiny_llama()
+    examples = [[' '.join(f'w{i}' for i in range(40)), 'w7 w8']] if name == 'examples' else []
+    questions = QUESTIONS if name == 'qwen_vl' else TEXTS
+    return model, processor, [encode(q, processor, examples=examples) for q in questions]
 
 
 def teacher_forced(model, policy, prompt, ids):
@@ -57,7 +60,7 @@ def teacher_forced(model, policy, prompt, ids):
 
 
 @pytest.mark.parametrize('temperature', [0.6, 1.0])
-@pytest.mark.parametrize('name', ['llama', 'qwen_vl'])
+@pytest.mark.parametrize('name', ['llama', 'examples', 'qwen_vl'])
 @torch.no_grad()
 def test_logps_of_sampler_and_policy_equal_plain_forward(name, temperature):
     """S4, V3, V4, T4: left padding, ragged pictures, both temperatures;
@@ -77,7 +80,7 @@ def test_logps_of_sampler_and_policy_equal_plain_forward(name, temperature):
             assert (logps[~rollouts.mask[rows]] == 0).all() and (entropy >= 0).all()
 
 
-@pytest.mark.parametrize('name', ['llama', 'qwen_vl'])
+@pytest.mark.parametrize('name', ['llama', 'examples', 'qwen_vl'])
 def test_gradients_of_shared_prefix_equal_full_sequences(name):
     model, processor, prompts = setting(name)
     policy = Policy(model, 0.8)
@@ -94,7 +97,7 @@ def test_gradients_of_shared_prefix_equal_full_sequences(name):
         assert (gradient - gradients[1][key]).abs().max() < 1e-4 * max(1.0, gradient.abs().max()), key
 
 
-@pytest.mark.parametrize('name', ['llama', 'qwen_vl'])
+@pytest.mark.parametrize('name', ['llama', 'examples', 'qwen_vl'])
 def test_greedy_equals_library_generate(name):
     """S1, S3, T4, V5: one at a time by `generate`, batched by ours;
     shipped sampling defaults change nothing."""
@@ -140,6 +143,29 @@ def test_draw_follows_the_distribution():
     kept = torch.bincount(draw(logits.expand(10_000, -1), uniform, top_p=0.75)[0], minlength=5) / 10_000
     assert (kept > 0).tolist() == [False, True, True, False, False]  # 0.58, then 0.79 reaches 0.75
     assert torch.allclose(kept[1] / kept[2], torch.exp(torch.tensor(-1.0)), atol=1e-3)
+
+
+def test_a_common_start_is_computed_once():
+    """Worked examples: one row of them, then what differs; one prompt alone, or a short start, in one go."""
+    model, processor, prompts = setting('examples')
+    policy, seen = Policy(model), []
+    hook = model.base_model.register_forward_hook(
+        lambda module, args, kwargs, output: seen.append(tuple(output[0].shape[:2])), with_kwargs=True)
+    policy.prefill(collate(prompts, 'cpu'))
+    lengths = [len(prompt['input_ids']) for prompt in prompts]
+    (one, common), (five, rest) = seen
+    assert (one, five) == (1, 5) and common > 40 and common + rest == max(lengths)
+    starts = torch.stack([prompt['input_ids'][:min(lengths)] for prompt in prompts])
+    assert (starts[:, :common] == starts[0, :common]).all() and common < min(lengths)
+    assert not (starts == starts[0]).all(0)[common]  # not one token more is shared
+    for few in (prompts[:1], [prompts[0], prompts[0]]):
+        seen.clear()
+        policy.prefill(collate(few, 'cpu'))
+        assert seen == ([(1, lengths[0])] if len(few) == 1 else [(1, lengths[0] - 1), (2, 1)])
+    seen.clear()
+    policy.prefill(collate(setting('llama')[2], 'cpu'))
+    assert len(seen) == 1
+    hook.remove()
 
 
 def test_same_seed_same_ids_whatever_the_batch():
