@@ -1,7 +1,6 @@
 """Settings from a script's own first lines, from config files and from the command line, all checked.
 
     python train.py config/geo3k.py config/tiny_vl.py --tau=1   files in order, then flags: the last word wins
-    python train.py --help                                      every setting with its default and its comment
 
 A script lists its settings as plain assignments (`tau = 0.8  # what it means`) above its call of configure().
 A config file is Python that assigns some of them; it is run, so use only files you trust. Names must exist,

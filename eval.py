@@ -1,7 +1,6 @@
 """Accuracy and pass@k of any checkpoint on any data sets.
 
     python eval.py --init_from=out/toy/best                                       as training evaluates
-    python eval.py --init_from=out/toy/best --split=ood --eval_temperature=1 --samples=16
     torchrun --nproc_per_node=8 eval.py config/geo3k.py --init_from=DIR_OR_HUB_ID --benchmarks=geo3k,mathverse
 
 Takes train.py's settings too: a checkpoint brings its own, files and flags come on top. No prompt is dropped.

@@ -1,7 +1,6 @@
 """FastRL: group-relative RL of (vision-)language models that trains only on trajectories that differ.
 
     python train.py                                        the toy: a tiny Qwen2.5-VL, no GPU, no download
-    python train.py config/toy.py config/dapo.py config/fastrl.py --tau=0.6    another method, another tau
     torchrun --nproc_per_node=8 train.py config/geo3k.py   Qwen2.5-VL-7B on 8 GPUs of 80 GB
 
 Departures from textbook GRPO:

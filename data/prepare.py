@@ -4,7 +4,6 @@ In:  a data set of recipes.toml, from the Hub or --source: a Hub id, folder, par
 Out: id, problem (<image> for a picture), images, answer, choices, box (ratios; of what to find), part (of
      the set, to be reported by itself), decimals (that count), look (of picture or text, to find copies).
 Run: python data/prepare.py geo3k                     # or gsm8k; arithmetic needs pip install reasoning-gym
-     python data/prepare.py os_atlas --source=screens/linux_splited.json --limit=1000 --out=data/small
      python data/prepare.py file --source=mine.jsonl  # your rows: problem, answer, perhaps images and more
 --limit=N keeps the first N rows of each split. Of a source without a test split the last tenth becomes it.
 Warns of test questions that stand in the training set of a neighbour, by picture or, without one, by text."""
