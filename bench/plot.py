@@ -1,4 +1,5 @@
 """Curves of runs, from their log.jsonl: python bench/plot.py out/toy_1 out/toy_2 --to=assets/toy.png
+
 Left: accuracy on test questions, pale on training rollouts (mean of 5 steps); right: trajectories a step."""
 import sys
 from pathlib import Path

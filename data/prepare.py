@@ -5,8 +5,7 @@ Out: id, problem (<image> for a picture), images, answer, choices, box (ratios; 
      the set, to be reported by itself), decimals (that count), look (of picture or text, to find copies).
 Run: python data/prepare.py geo3k                     # or gsm8k; arithmetic needs pip install reasoning-gym
      python data/prepare.py file --source=mine.jsonl  # your rows: problem, answer, perhaps images and more
---limit=N keeps the first N rows of each split. Of a source without a test split the last tenth becomes it.
-Warns of test questions that stand in the training set of a neighbour, by picture or, without one, by text."""
+Without a test split the last tenth becomes it. Test questions in the training set of a neighbour are told."""
 import argparse
 import hashlib
 import re
