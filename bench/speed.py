@@ -1,6 +1,6 @@
 """How fast, against what people use: one process, the same model, questions and updates (see speed.toml).
 
-    python bench/speed.py toy                                        half a minute on one core
+    python bench/speed.py toy G4 G8 G16 G32                          a minute on one core
     python bench/speed.py long short --max_steps=3 --cpu_threads=2   SmolLM2 on sums; flags are train.py's
 
 TRL's GRPOTrainer joins in where it is installed (pip install trl), and takes most of the time."""
@@ -49,12 +49,12 @@ def trl(model, processor, prompts, T, updates, out):
 
 if __name__ == '__main__':
     table, words = {}, sys.argv[1:]
-    for setting in [word for word in words if word in TABLE['settings']] or TABLE['settings']:
+    for setting in [word for word in words if word in TABLE['settings']] or TABLE['with_trl']:
         flags = TABLE['settings'][setting] + TABLE['common'] + [w for w in words if w.startswith('--')]
         with tempfile.TemporaryDirectory() as out:
             for method, more in TABLE['methods'].items():
                 names, table[setting, method] = train(flags + more, out)
-            if find_spec('trl') and setting != 'toy':  # its processors for pictures want torchvision
+            if find_spec('trl') and setting in TABLE['with_trl']:
                 seconds = trl(names['model'], names['processor'], [*names['prompts'].values()],
                               names['max_response_tokens'], names['updates_per_step'], out)
                 table[setting, 'TRL'] = pandas.Series(dict(zip(('time/step', 'time/generate'), seconds)))

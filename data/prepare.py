@@ -3,8 +3,7 @@
 In:  a data set of recipes.toml, from the Hub or --source: a Hub id, folder, parquet or json(l) file.
 Out: id, problem (<image> for a picture), images, answer, choices, box (ratios; of what to find), part (of
      the set, to be reported by itself), decimals (that count), look (of picture or text, to find copies).
-Run: python data/prepare.py geo3k                     # or gsm8k; arithmetic needs pip install reasoning-gym
-     python data/prepare.py file --source=mine.jsonl  # your rows: problem, answer, perhaps images and more
+Run: python data/prepare.py geo3k, or: python data/prepare.py file --source=mine.jsonl   (rows of your own)
 Without a test split the last tenth becomes it. Test questions in the training set of a neighbour are told."""
 import argparse
 import hashlib
@@ -82,7 +81,7 @@ def convert(recipe, row, folder):
     *_, box, problem, answer, images, choices = made.values()
     images = images if isinstance(images, list) else [images] if images else []
     lines = re.findall(r'\n([A-H])[:.](.*)', field(recipe, row, 'choices_in') or '')
-    if ''.join(letter for letter, _ in lines) in 'ABCDEFGH':  # from A on, without a gap
+    if 'ABCDEFGH'.startswith(''.join(letter for letter, _ in lines)):  # from A on, without a gap
         choices = choices or [choice for _, choice in lines]
     problem = re.sub(recipe.get('cut', '(?!)'), '', problem or '', flags=re.DOTALL)
     if choices and 'list_choices' in recipe:
@@ -174,7 +173,8 @@ def main(argv=None):
         file.with_suffix('.tmp').replace(file)
         print(f'{file}: {kept} rows, {total - kept} skipped')
     for test, train in product(out.parent.glob('*/test.parquet'), out.parent.glob('*/train.parquet')):
-        if out in (test.parent, train.parent) and 'look' in parquet.read_schema(test).names:
+        ours = all('look' in parquet.read_schema(file).names for file in (test, train))
+        if ours and out in (test.parent, train.parent):
             warn_of_copies(test, train)
 
 if __name__ == '__main__':

@@ -314,6 +314,8 @@ def test_mathverse_answer_that_is_the_value_of_an_option():
     made = prepare.convert(prepare.RECIPES["mathverse"], row, None)
     assert made["choices"] == ["090^\\circ T", "45^\\circ T"]
     assert [reward.grade(answer, made) is True for answer in ("A", "090^\\circ T", "B", "45")] == [1, 1, 0, 0]
+    for gap in ("What?\nB:1\nC:2", "What?\nA:1\nC:2", "What?"):  # letters would not be those of the text
+        assert prepare.convert(prepare.RECIPES["mathverse"], row | {"question": gap}, None)["choices"] == []
 
 
 @needs_samples
@@ -403,6 +405,10 @@ def test_warns_of_copies(tmp_path, capsys):
     assert "WARNING: 1 of 1 questions" in shown and "first/train.parquet" in shown
     last = [(f"Where {i}?", None) for i in range(9)] + [("<image>x?", pictures[5])]
     assert "WARNING" not in write("fifth", last)
+    (tmp_path / "data" / "own").mkdir()  # a set that was put there by hand
+    datasets.Dataset.from_list([{"problem": "1+1?", "answer": "2"}]).to_parquet(
+        tmp_path / "data" / "own" / "train.parquet")
+    assert "WARNING" not in write("sixth", [(f"Who {i}?", None) for i in range(10)])
 
 
 def test_marks_are_put_where_they_lack(tmp_path):
