@@ -134,8 +134,8 @@ def main():
                         'truncated answers': sum(record['truncated'] for record in records),
                         'unparsed answers': sum(record['verdict'] == 'unparsed' for record in records)}
         scores[name] |= summary(records) | interval(records) | breakdown(records)
-    if len(names) > 1:
-        scores['mean'] = DataFrame(scores).dropna().mean(axis=1).to_dict() | interval(*answers.values())
+    if len(names) > 1:  # without the four counts
+        scores['mean'] = DataFrame(scores).dropna()[4:].mean(axis=1).to_dict() | interval(*answers.values())
     if not dist.is_initialized() or dist.get_rank() == 0:
         if config['output']:
             report = folder / f'eval_{sampling.seed_of(settings, names):08x}.json'

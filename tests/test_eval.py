@@ -133,6 +133,7 @@ def test_several_benchmarks(level, flags, launch, tmp_path):
     first, second, mean = (scores[name] for name in (*sets.split(','), 'mean'))
     assert (first['questions'], second['questions']) == (3, 5)
     assert mean['accuracy'] == pytest.approx((first['accuracy'] + second['accuracy']) / 2)
+    assert 'pass@4' in mean and 'questions' not in mean and 'unparsed answers' not in mean
     assert 'mean' in text and len(list((tmp_path / 'out').glob('*.jsonl'))) == 2
     alone = tmp_path / 'alone'
     launch(*flags, f'--benchmarks={tmp_path}/b.parquet', f'--output={alone}', script='eval.py')
