@@ -1,6 +1,6 @@
 """How fast, against what people use: one process, the same model, questions and updates (see speed.toml).
 
-    python bench/speed.py toy G4 G8 G16 G32                          a minute on one core
+    python bench/speed.py G4 toy G16 G32                             a minute on one core
     python bench/speed.py long short --max_steps=3 --cpu_threads=2   SmolLM2 on sums; flags are train.py's
 
 TRL's GRPOTrainer joins in where it is installed (pip install trl), and takes most of the time."""

@@ -97,7 +97,8 @@ def prepare(folder='data/toy_geo', level=1, seed=0, effort=1.0):
     shown = sample_questions(level, 'train', round(2000 * min(1, effort)) + 64, rng)  # for the warm start
     inputs = processor([scene['picture'] for scene, _ in shown], return_tensors='pt')
     pixels, grids = inputs['pixel_values'].unflatten(0, (-1, 16)), inputs['image_grid_thw']  # [., 16, 1176]
-    prompt = tokenizer.apply_chat_template(TOY['chat'], tokenize=False, add_generation_prompt=True)
+    chat = [{'role': 'user', 'content': PROBLEM.replace('<image>', TOY['picture'])}]
+    prompt = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     wrong, steps = LEVELS[level]['wrong'], 1 + round(effort * LEVELS[level]['steps'])
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
     rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, steps, pct_start=0.05, cycle_momentum=False)
