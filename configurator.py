@@ -22,10 +22,11 @@ def fail(message):
 
 def read_settings(script):
     """The assignments above configure() in `script` -> {name: (default, comment)}, in order."""
-    source, settings = Path(script).read_bytes(), {}  # bytes: ast counts columns in them
+    source = Path(script).read_bytes()  # bytes: ast counts columns in them
+    lines, settings = source.splitlines(), {}
     for node in ast.parse(re.split(rb'(?m)^\w+ = configure\(', source)[0]).body:  # what is above it
         if isinstance(node, ast.Assign):
-            comment = source.splitlines()[node.end_lineno - 1][node.end_col_offset:].decode().strip(' #')
+            comment = lines[node.end_lineno - 1][node.end_col_offset:].decode().strip(' #')
             settings[node.targets[0].id] = (ast.literal_eval(node.value), comment)
     return settings
 

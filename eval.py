@@ -72,8 +72,9 @@ def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0,
 
 def summary(records):
     """Records -> means over answers: accuracy, format (at most 0.5), what else was scored; mean@k, pass@k."""
-    scores = DataFrame(records).drop(columns=['index', 'sample']).mean(numeric_only=True).to_dict()
-    questions = DataFrame(records).groupby('index')['accuracy'].agg(['size', 'sum'])  # answers, right ones
+    table = DataFrame(records).set_index(['index', 'sample'])
+    scores = table.mean(numeric_only=True).to_dict()
+    questions = table.groupby('index')['accuracy'].agg(['size', 'sum'])  # answers, right ones
     samples = questions['size'].min()
     if samples > 1:
         scores[f'mean@{samples}'] = scores['accuracy']
@@ -109,9 +110,8 @@ def main():
     trained = Path(configure(*scripts)['init_from'], 'state.json')
     state = json.loads(trained.read_text()) if trained.is_file() else {'settings': {}, 'step': 0}
     config = configure(*scripts, base=state['settings'])  # ours is evaluated as it was trained, unless told
-    dataset, start = sampling.resolve(config)
-    names = [sampling.resolve(config | {'dataset': name})[0]
-             for name in (config['benchmarks'] or config['eval_dataset'] or dataset).split(',')]
+    names = (config['benchmarks'] or config['eval_dataset'] or config['dataset']).split(',')
+    *names, start = (sampling.resolve(name, config) for name in (*names, config['init_from']))
     try:
         rewarding.find(config['reward'])
         model, processor = models.load(start, **models.setup(config))

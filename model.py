@@ -156,20 +156,19 @@ class Policy(torch.nn.Module):
                 raise ValueError('no mm_token_type_ids with pictures: take that of transformers >= 5.24')
             positions, delta = self.body.get_rope_index(**batch)  # M-RoPE: [3, Q, P], [Q, 1]
             next_position = next_position + delta[:, 0]
-        elif keep and self.can_share:
+        elif keep and self.can_share and len(ids) > 1:
             P, lengths = ids.shape[1], mask.sum(-1, keepdim=True)
             columns, longest = torch.arange(P, device=ids.device), ids[lengths.argmax()]  # [P]
             starts = ids.gather(1, (columns + P - lengths).clamp(max=P - 1))  # [Q, P], padded right
             same = (starts == longest).all(0).long().cumprod(0)  # [P]
             common = min(same.sum(), lengths.min() - 1)
-            if common > 32 and len(ids) > 1:
-                start = longest[None, :common]
-                self.extend(cache, start, torch.ones_like(start), columns[:1])
-                cache.batch_select_indices(torch.zeros_like(next_position))
+            if common > 32:
                 seen = (columns < common) | (columns >= common + P - lengths)  # [Q, P]
                 batch['attention_mask'] = mask = seen.long()
+                self.extend(cache, longest[None, :common], mask[:1, :common], columns[:1])
+                cache.batch_select_indices(torch.zeros_like(next_position))
                 inputs = {'input_ids': ids[:, common:], 'attention_mask': mask}
-                positions = (seen.cumsum(-1) - 1)[:, common:]
+                positions = (mask.cumsum(-1) - 1)[:, common:]
         hidden = self.body(**inputs, position_ids=positions, cache=cache, use_cache=keep)[0]
         return hidden, cache, next_position
 

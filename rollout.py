@@ -29,11 +29,10 @@ def seed_of(*numbers):
     """A seed of 32 bits from several numbers (run seed, step, question): equal only where all are."""
     return crc32(repr(numbers).encode())
 
-def resolve(config):
-    """The settings' dataset and init_from -> names load_questions and model.load know: the toy has levels."""
+def resolve(name, config):
+    """Name of a data set or model -> what load_questions and model.load know it by; the toy has levels."""
     level = f'toy_geo/level{config["toy_level"]}'
-    known = {'toy_geo': level, 'toy': str(DATA / level / 'warm_start')}
-    return tuple(known.get(config[key], config[key]) for key in ('dataset', 'init_from'))
+    return {'toy_geo': level, 'toy': str(DATA / level / 'warm_start')}.get(name, name)
 
 def load_questions(dataset, split, limit=0):
     """data/NAME/SPLIT.parquet or a parquet / jsonl file -> rows with problem, answer, perhaps id, images."""

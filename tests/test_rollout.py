@@ -407,3 +407,11 @@ def test_processor_expands_each_picture_in_order():
     prompt = encode(QUESTIONS[1], processor)
     runs = ''.join('i' if token == 5 else '.' for token in prompt['input_ids'].tolist()).split('.')
     assert [len(run) for run in runs if run] == [8, 9]
+
+
+def test_resolve():
+    """The toy's names mean the level of the settings, also as a data set to test on; others stay."""
+    config = {'toy_level': 2}
+    assert rollout.resolve('toy_geo', config) == 'toy_geo/level2'
+    assert rollout.resolve('toy', config) == str(rollout.DATA / 'toy_geo/level2/warm_start')
+    assert [rollout.resolve(name, config) for name in ('geo3k', 'a/b.jsonl')] == ['geo3k', 'a/b.jsonl']
