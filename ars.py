@@ -4,16 +4,12 @@ ARS, adaptive rollout sampling (Eq. 10-14): if pruning keeps fewer than in the f
 alike, and G falls at the next epoch. Early the question that keeps most decides, then the average."""
 import copy
 
-
 class AdaptiveRollouts:
     """.rollouts is the G to sample with now, between 2 (the fewest with a spread) and the initial number.
     initial 8, total_steps 10, five steps an epoch, each keeping [8, 4, 4, 4] (mean 5, max 8):
     end_epoch(5): alpha 0.5, G' = 0.5 * 5 + 0.5 * 8 = 6.5, G_ref = (5 + 8) / 2 = 6.5 -> 8
     end_epoch(10): alpha 1, G' = 5, 1.5 below G_ref; 8 - 1.5 = 6.5 rounds half to even -> 6"""
     def __init__(self, initial, total_steps):
-        if initial < 2 or total_steps < 1:
-            raise ValueError(f'initial = {initial}, total_steps = {total_steps}: a group needs at least 2 '
-                             'rollouts, a run at least 1 step')
         self.initial, self.total_steps, self.rollouts = initial, total_steps, initial
         self.reference = None            # G_ref, set at the first boundary, then fixed
         self.means, self.maxes = [], []  # one entry per step of the current epoch
@@ -43,9 +39,8 @@ class AdaptiveRollouts:
         vars(self).update(copy.deepcopy(state))
 
 class PromptFilter:
-    """GRESO: how likely to skip a question before any rollout, from the streak of its last visits.
-    A visit is easy if all answers were right (rewards >= 0.98), hard if all were wrong (<= 0.11). After z
-    visits in a row P(skip) = 1 - max(p ** z, 0.01), with a rate p for easy ones and another for hard ones:
+    """GRESO: questions whose last z visits were easy (answers all right, rewards >= 0.98) or hard (all wrong,
+    <= 0.11) are skipped before any rollout with P = 1 - max(p ** z, 0.01), with a rate p for each of the two.
     observe('a', [1, 1]) twice gives 1 - 0.5 ** 2. Unseen questions and mixed answers are never skipped.
     Departure: released code bounds the mean reward of 8 answers, which is the same for 8 but not for 16."""
     def __init__(self, target=0.25):
@@ -79,7 +74,6 @@ def informative(accuracies):
     return 0.01 < sum(accuracies) / len(accuracies) < 0.99
 
 def refill_size(missing, flat_share, rollouts, default, least=64):
-    """GRESO: how many questions to sample next when `missing` trajectories are missing, and a share
-    `flat_share` of the questions has no signal: 448, 0.5, 8 rollouts, 384 by default -> 140."""
+    """GRESO: questions to sample next: 448 trajectories missing, flat_share 0.5, 8 rollouts, 384 -> 140."""
     expected = int(1.25 * missing / (1 - flat_share) / rollouts) if flat_share < 1 else default
     return max(min(expected, default), min(least, default))

@@ -2,10 +2,9 @@
 
     python train.py config/geo3k.py config/tiny_vl.py --tau=1   files in order, then flags: the last word wins
 
-A script lists its settings as plain assignments (`tau = 0.8  # what it means`) above its call of configure().
-A config file is Python that assigns some of them; it is run, so use only files you trust. Names must exist,
-values have the default's type, and what a comment says holds: "'a' | 'b'" at its start lists the only ones,
-"at least 2" and "at most 1" are bounds. Errors name key, value and cure."""
+A script assigns its settings (`tau = 0.8  # what it means`) above its call of configure(), a config file some
+of them; it is run: use only files you trust. Names must exist, types are the defaults', and comments bind:
+"'a' | 'b'" at the start lists all choices, "at least 2", "at most 1" are bounds. Errors name the cure."""
 import ast
 import difflib
 import os
@@ -14,7 +13,6 @@ import runpy
 import sys
 from contextlib import suppress
 from pathlib import Path
-
 
 def fail(message):
     """End the program with one line on stderr; under torchrun only rank 0 speaks."""
@@ -42,13 +40,11 @@ def check(key, value, settings, where, is_text=False):
     if {type(value), type(default)} == {int, float} and value % 1 == 0:  # 1 is fine for 1.0, 1e3 for 1000
         value = type(default)(value)
     if default is not None and type(value) is not type(default):
-        fail(f'{key} = {value!r} ({where}) is {type(value).__name__}; it must be {type(default).__name__}, '
-             f'for example {key} = {default!r}')
+        fail(f'{key} = {value!r} ({where}) must be {type(default).__name__}, for example {default!r}')
     return value
 
 def configure(*scripts, argv=None, base=None):
-    """The settings of `scripts` (the first, which runs, has the last word on a shared name) -> {name: value}.
-    Defaults come first, then `base` (those of a checkpoint), then files and flags of `argv` in order."""
+    """Defaults of `scripts` (the first wins), then `base` (a checkpoint's), files, flags -> {name: value}."""
     argv = sys.argv[1:] if argv is None else argv
     settings = {key: found for script in reversed(scripts) for key, found in read_settings(script).items()}
     if '--help' in argv or '-h' in argv:

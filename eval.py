@@ -3,13 +3,12 @@
     python eval.py --init_from=out/toy/best                                       as training evaluates
     torchrun --nproc_per_node=8 eval.py config/geo3k.py --init_from=DIR_OR_HUB_ID --benchmarks=geo3k,mathverse
 
-Takes train.py's settings too: a checkpoint brings its own, files and flags come on top. No prompt is dropped.
-Rules decide, also where published scores need a judge model (MathVerse; to find MathVista's answers)."""
+Takes train.py's settings too: a checkpoint brings its own, files and flags come on top. No prompt is dropped
+and rules decide, also where published scores need a judge model."""
 import json
 import math
 from importlib.metadata import version
 from pathlib import Path
-from statistics import fmean
 
 import torch
 import torch.distributed as dist
@@ -45,7 +44,7 @@ def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0,
     Ranks share the questions, each counts once, seeds go with the question. `config`: train.py's settings.
     file: a .jsonl that records are added to as they come; questions answered there are not asked again."""
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-    records = sampling.gather(earlier(file, samples) if file and rank == 0 else [])[0]
+    records = models.gather(earlier(file, samples) if file and rank == 0 else [])[0]
     rest = sorted({*range(len(questions))} - {record['index'] for record in records})
     for start in trange(0, len(rest), 64 * world, desc='evaluating', disable=not file or rank > 0):
         indices = rest[start + rank:start + 64 * world:world]
@@ -63,7 +62,7 @@ def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0,
                 'sample': n % samples, 'prompt': question['problem'] + config['prompt_suffix'],
                 'response': texts[n], 'extracted': rewarding.extract_boxed(texts[n]), 'verdict': verdict,
                 'truth': question['answer'], **scores, 'truncated': found[n].truncated})
-        fresh = [record for part in sampling.gather(fresh) for record in part]
+        fresh = [record for part in models.gather(fresh) for record in part]
         records += fresh
         if file and rank == 0:
             with file.open('a') as stream:
@@ -74,12 +73,12 @@ def summary(records):
     """Records -> means over answers: accuracy, format (at most 0.5), what else was scored; mean@k, pass@k."""
     table = DataFrame(records).set_index(['index', 'sample'])
     scores = table.mean(numeric_only=True).to_dict()
-    questions = table.groupby('index')['accuracy'].agg(['size', 'sum'])  # answers, right ones
-    samples = questions['size'].min()
+    right = table.groupby('index')['accuracy'].sum()  # right answers to each question
+    samples = len(table) // len(right)
     if samples > 1:
         scores[f'mean@{samples}'] = scores['accuracy']
         for k in (k for k in (1, 2, 4, 8, 16) if k <= samples):
-            scores[f'pass@{k}'] = fmean(pass_at_k(n, round(c), k) for _, n, c in questions.itertuples())
+            scores[f'pass@{k}'] = sum(pass_at_k(samples, round(c), k) for c in right) / len(right)
     return scores
 
 def interval(*sets, draws=1000):
@@ -96,9 +95,8 @@ def breakdown(records):
     own scores: a problem counts 1 if it and all (loosely: any) of its steps are right, 1/2 if all but it."""
     table = DataFrame(records)
     scores = table[table['part'] > ''].groupby('part')['accuracy'].mean().to_dict()
-    table['step'] = table['part'].str.rpartition('_')[2]
-    if table['part'].str.endswith('_multi').any():
-        table['problem'] = [record['id'].removesuffix(record['part']) for record in records]
+    table[['problem', 'step']] = table['id'].str.rpartition('_')[[0, 2]]  # '2steps_7 2steps', '1' or 'multi'
+    if 'multi' in table['step'].values:
         steps = table.set_index(['problem', 'sample', 'step'])['accuracy'].unstack().dropna(subset='multi')
         whole, every, some = steps.pop('multi'), steps.min(axis=1), steps.max(axis=1)  # 0 or 1
         scores['strict'] = (every * (1 + whole) / 2).mean()

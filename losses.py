@@ -8,16 +8,13 @@ Beyond the papers: the ratio's exponent is clamped, negative advantages may have
 give exactly 0. Masked positions are selected away, never multiplied by 0: inf and nan there reach nothing."""
 import torch
 
-
 def group_advantages(rewards, owner, eps=1e-6):
     """A_i = (r_i - mean) / (std + eps) among the rollouts of one question, unbiased std (Eq. 5).
     rewards [1, 0, 0.5, 0.5], owner [7, 7, 3, 3] (questions, in any order) -> [0.707, -0.707, 0, 0]"""
     advantages = torch.zeros_like(rewards)                                # [N]
-    for question in owner.unique():
-        rows = owner == question                                          # [N]
+    for rows in owner == owner.unique()[:, None]:                         # [N], true for one question's
         group = rewards[rows]                                             # [G]
-        # Rewards that are equal, or a few roundings apart, say nothing, and neither does a group of one. In
-        # float32 a mean may be off by 6e-8, no little against eps: eight times 0.9 would get -0.056 each.
+        # Equal up to rounding, or alone: no signal. Else eight times 0.9 in float32 would get -0.056 each.
         noise = 4 * torch.finfo(group.dtype).eps * group.abs().max()
         if not group.max() - group.min() <= noise:                        # nan goes through: it must be seen
             advantages[rows] = (group - group.mean()) / (group.std() + eps)
@@ -33,11 +30,8 @@ def policy_loss(logps, old_logps, advantages, mask, *, ratio='token', clip_low, 
     diff = torch.where(mask, logps - old_logps.detach(), 0)               # [K, T]
     mean = diff.sum(1, keepdim=True) / mask.sum(1, keepdim=True).clamp(min=1)            # [K, 1]
     log_ratios = {'token': diff, 'sequence': mean, 'sequence_token': mean.detach() + diff - diff.detach()}
-    if ratio not in log_ratios:
-        raise ValueError(f"ratio={ratio!r}: use 'token', 'sequence' or 'sequence_token'")
     rho = log_ratios[ratio].clamp(-20, 20).exp()                          # [K, T] or [K, 1]
-    if dual_clip:
-        rho = torch.where(advantages < 0, rho.clamp(max=dual_clip), rho)  # [K, T]
+    rho = torch.where(advantages < 0, rho.clamp(max=dual_clip or torch.inf), rho)        # [K, T]
     free = -rho * advantages                                              # [K, T]
     # The larger of the two losses: leaving the clip range in the direction of the advantage earns nothing.
     loss = torch.maximum(free, -rho.clamp(1 - clip_low, 1 + clip_high) * advantages)     # [K, T]
@@ -50,14 +44,11 @@ def kl_penalty(logps, ref_logps, kind='k3'):
     d = torch.where(d.isfinite(), d, d.detach())                          # inf and nan pass no gradient
     near = d.clamp(-20, 20)
     estimates = {'k3': (near.exp() - near - 1).clamp(-10, 10), 'k1': -d, 'abs': d.abs(), 'k2': d.square() / 2}
-    if kind not in estimates:
-        raise ValueError(f"kind={kind!r}: use 'k3', 'k1', 'abs' or 'k2'")
     return estimates[kind]
 
 def average(values, mask, how='token', count=None):
     """[K, T] -> scalar: the mean over tokens ('token'), or over responses of their token means ('seq').
-    count: tokens or responses of the whole update, so that shares of micro-batches and ranks add up to its
-    mean; None: this batch is all there is. A response without tokens is one of loss 0; nothing gives 0."""
+    count: tokens or responses (also empty ones) of a whole update, whose parts add up; None: of this one."""
     if how not in ('token', 'seq'):
         raise ValueError(f"how={how!r}: use 'token' or 'seq'")
     mask = mask.bool()
@@ -68,7 +59,4 @@ def average(values, mask, how='token', count=None):
 
 def overlong_penalty(lengths, max_length, buffer, factor=1.0):
     """DAPO's soft punishment, added to rewards [N]: 0 until the last `buffer` tokens, -factor at the end."""
-    if not 0 <= buffer <= max_length:
-        raise ValueError(f"buffer={buffer}: use 0 (punish only beyond max_length) to max_length={max_length}")
-    excess = lengths - (max_length - buffer)                              # [N]
-    return -factor * (excess / max(buffer, 1)).clamp(0, 1)
+    return -factor * ((lengths - (max_length - buffer)) / max(buffer, 1)).clamp(0, 1)    # [N]

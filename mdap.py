@@ -1,24 +1,18 @@
 """Which trajectories of a question are worth training on: MDAP, the baselines it is compared with, the deal.
 
-In: one question's response token ids and advantages. Out: the indices to keep, before any log-prob pass.
-MDAP, maximizing differential advantage pruning: trajectories of equal advantage (Eq. 6) whose responses
-share most n-grams (Eq. 7) give nearly the same gradient; a greedy walk per group keeps those that differ
-enough from every one already kept (Eq. 8). align() then adds a few back until the batch divides evenly.
+MDAP, maximizing differential advantage pruning, before any log-prob pass: trajectories of equal advantage
+(Eq. 6) whose responses share most n-grams (Eq. 7) give nearly the same gradient; a greedy walk per group
+keeps those that differ enough from every one already kept (Eq. 8). align() adds a few back (Algorithm 1).
 Departures: "equal" is less than eps apart, transitively, which covers continuous rewards; deviations are
 exact fractions, since in floats 1 - 4/5 < 0.2 and a pair exactly at tau would be lost."""
 from fractions import Fraction
-from itertools import zip_longest
 
 import torch
-
 
 def select(responses, advantages, tau, ngram=1, eps=1e-4):
     """One question: lists of token ids without padding, and their advantages -> kept indices, ascending.
     responses [[5, 6, 7, 8], [5, 6, 7, 9]], advantages [1, 1]: 3 of 5 distinct ids are shared, deviation 0.4,
-    so tau = 0.4 -> [0, 1] and tau = 0.5 -> [0]; with advantages [1, -1] both stay at any tau.
-    tau = 0 keeps everything (plain GRPO), tau > 1 one per group; at least one per group always survives."""
-    if len(responses) != len(advantages):
-        raise ValueError(f'{len(responses)} responses, {len(advantages)} advantages: pass one per trajectory')
+    so tau 0.4 -> [0, 1], 0.5 -> [0]; advantages [1, -1]: both stay. tau 0: all (GRPO), > 1: one a group."""
     tau = Fraction(round(tau * 10**6), 10**6)                  # the decimal that was meant, not its float
     if tau <= 0:
         return list(range(len(responses)))
@@ -41,8 +35,6 @@ def advantage_groups(advantages, eps=1e-4):
 
 def ngrams(ids, n=1):
     """The set of distinct n-grams of one response; [5, 6, 5], n = 2 -> {(5, 6), (6, 5)}."""
-    if n < 1:
-        raise ValueError(f"ngram={n}: use 1 (single token ids, the paper's runs) or more")
     return set(ids) if n == 1 else set(zip(*(ids[i:] for i in range(n))))
 
 def deviation(a, b):
@@ -68,24 +60,21 @@ def align(kept, advantages, divisor):
     """Add trajectories back until their number divides by divisor or none is left (Algorithm 1).
     One per question and pass, in question order: the unselected one of highest |A| (ties: lower index).
     kept [[0], [1]], advantages [[1, -1, 2], [0, 3]], divisor 4 -> [[0, 2], [0, 1]]"""
-    if divisor < 1:
-        raise ValueError(f"divisor={divisor}: use 1 (no alignment) or more, e.g. ranks x updates per step")
     missing = -sum(len(indices) for indices in kept) % divisor
     rests = [sorted({*range(len(A))} - {*indices}, key=lambda i, A=A: (-abs(A[i]), i))
              for indices, A in zip(kept, advantages, strict=True)]
-    back = [(q, i) for turn in zip_longest(*rests) for q, i in enumerate(turn) if i is not None][:missing]
-    return [sorted([*indices, *(i for q, i in back if q == own)]) for own, indices in enumerate(kept)]
+    back = sorted((turn, q, i) for q, rest in enumerate(rests) for turn, i in enumerate(rest))[:missing]
+    return [sorted([*indices, *(i for _, q, i in back if q == own)]) for own, indices in enumerate(kept)]
 
 def deal(costs, owners, ranks):
     """Rows of one update -> those of each rank: equal numbers if they divide, balanced costs (tokens), rows
     of an owner (question) together: they share a prompt. [9, 9, 2, 1], [0, 0, 1, 1], 2 -> [[0, 1], [2, 3]]"""
     groups = [[row for row, other in enumerate(owners) if other == owner] for owner in dict.fromkeys(owners)]
     share = -(-len(costs) // ranks)                            # rows a rank can take
-    hands, loads = [[] for _ in range(ranks)], [0] * ranks
+    hands = [[] for _ in range(ranks)]
     for group in sorted(groups, key=lambda rows: -sum(costs[row] for row in rows)):
         while group:
-            hand = min((i for i in range(ranks) if len(hands[i]) < share), key=lambda i: loads[i])
-            taken, group = group[:share - len(hands[hand])], group[share - len(hands[hand]):]
-            hands[hand] += taken
-            loads[hand] += sum(costs[row] for row in taken)
+            hand = min((h for h in hands if len(h) < share), key=lambda h: sum(costs[row] for row in h))
+            taken, group = group[:share - len(hand)], group[share - len(hand):]
+            hand += taken
     return hands

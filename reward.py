@@ -65,26 +65,21 @@ def same(truth, answer, decimals=None):
     decimals: numbers may differ beyond so many, as in MathVista and MathVision; 0: beyond the whole part."""
     if not all(isinstance(x, sympy.Expr) and not x.is_Matrix for x in (truth, answer)):  # by parts, in order
         alike = type(truth) is type(answer) and len(truth.args) == len(answer.args)
-        pairs = zip(truth.args, answer.args)
-        return alike and (all(same(*pair, decimals) for pair in pairs) if truth.args else truth == answer)
+        parts = (same(*pair, decimals) for pair in zip(truth.args, answer.args))
+        return alike and (all(parts) if truth.args else truth == answer)
     truth, answer = truth.doit(), answer.doit()
     if decimals is not None and all(x.is_number and x.is_real for x in (truth, answer)):
         return len({round(float(x), decimals) if decimals else int(x) for x in (truth, answer)}) == 1
     if truth.is_Rational and answer.is_Rational or truth.has(sympy.zoo, sympy.nan):
         return truth.is_Rational and truth == answer  # what is undefined equals nothing
     tolerance = 1e-12 if truth.has(sympy.Float) or answer.has(sympy.Float) else 1e-30
-    for k in range(3):
-        point = {x: sympy.I if x.name == 'i' else random.Random(f'{x} {k}').uniform(1, 9)
-                 for x in truth.free_symbols | answer.free_symbols}
-        a, b = truth.evalf(50, subs=point), answer.evalf(50, subs=point)
-        if a != b and not abs(a - b) < tolerance * abs(a):
-            return False
-    return True
+    points = ({x: sympy.I if x.name == 'i' else random.Random(f'{x} {k}').uniform(1, 9)
+               for x in truth.free_symbols | answer.free_symbols} for k in range(3))
+    pairs = ((truth.evalf(50, subs=point), answer.evalf(50, subs=point)) for point in points)
+    return all(a == b or abs(a - b) < tolerance * abs(a) for a, b in pairs)
 
 def serve():
-    """What a process does that compares: a line of truth, answer and decimals in, a line with same() out.
-    When one takes too long, the timer's signal, which nobody handles, ends the process, wherever it is."""
-    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    """Lines of truth, answer, decimals in, same() of them out. SIGPROF, unhandled, ends what takes long."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     print('ready', flush=True)
     for line in sys.stdin:
@@ -108,9 +103,8 @@ def compare(*question):
     line = process.stdout.readline()
     if not line:
         process.wait()
-        return 'timeout'
-    LOCAL.process = process  # for the next question, as it has answered this one
-    return json.loads(line)
+    LOCAL.process = process  # for the next question, as it has answered this one or ended
+    return json.loads(line) if line else 'timeout'
 
 @lru_cache(maxsize=4096)
 def judge(answer, truth, decimals=None):
@@ -129,8 +123,7 @@ def judge(answer, truth, decimals=None):
         return answer.lower() == truth.lower()
     if NUMBER.fullmatch(answer) and NUMBER.fullmatch(truth):
         return same(*(sympy.Rational(x.replace(',', '')) for x in (truth, answer)), decimals)
-    as_many = answer.count(',') == truth.count(',')  # read as sets, '5,5,6' and '5,6' would be equal
-    return compare(truth, answer, decimals) if as_many else False
+    return answer.count(',') == truth.count(',') and compare(truth, answer, decimals)  # sets: {5, 5} is {5}
 
 def choose(box, options):
     """Which of the options {letter: text} is named: by its letter, without another one's text; by its very

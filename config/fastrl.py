@@ -1,2 +1,1 @@
-# FastRL behind a base algorithm: MDAP prunes, ARS adapts the number of rollouts.
-pruning, tau, adaptive_rollouts = 'mdap', 0.8, True
+pruning, tau, adaptive_rollouts = 'mdap', 0.8, True  # behind a base algorithm: MDAP prunes, ARS adapts G

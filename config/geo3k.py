@@ -1,19 +1,13 @@
-# The paper's run: Qwen2.5-VL-7B-Instruct on Geometry3K, 8 GPUs of 80 GB.
-#   pip install torchvision && python data/prepare.py geo3k
+# The paper's run: Qwen2.5-VL-7B-Instruct on Geometry3K, 8 GPUs of 80 GB; python data/prepare.py geo3k first.
 #   torchrun --standalone --nproc_per_node=8 train.py config/geo3k.py
 # Paper (4 x H20, 25 epochs): 55.9 % of 601 test questions after 13.9 hours; plain GRPO: 53.7 %, 29.7 hours.
-out_dir = 'out/geo3k'
-init_from = 'Qwen/Qwen2.5-VL-7B-Instruct'
-dataset = 'geo3k'
+out_dir, dataset, init_from = 'out/geo3k', 'geo3k', 'Qwen/Qwen2.5-VL-7B-Instruct'
 prompt_suffix = ('\nReason step by step inside <thinking> </thinking> before you answer. '
                  'Then write the final answer inside \\boxed{}.')
 min_pixels, max_pixels = 262144, 4194304
-max_response_tokens = 2048
 max_steps, epochs = 0, 25  # of 8 steps
-questions_per_step = 256
-beta = 0.01
-old_logps = 'recompute'  # as the paper does
+questions_per_step, max_response_tokens = 256, 2048
+beta, old_logps = 0.01, 'recompute'  # as the paper does
 learning_rate, weight_decay, beta2, warmup_steps = 1e-6, 0.01, 0.999, 0
 gradient_checkpointing = True
-eval_temperature, eval_top_p, eval_sampled = 0.6, 0.95, False
-eval_every, save_every = 8, 8
+eval_temperature, eval_top_p, eval_sampled, eval_every, save_every = 0.6, 0.95, False, 8, 8

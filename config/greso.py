@@ -1,2 +1,1 @@
-# GRESO behind a base algorithm: questions last answered all right or all wrong may be skipped.
-pruning, adaptive_rollouts, greso = 'none', False, True
+pruning, adaptive_rollouts, greso = 'none', False, True  # may skip questions last all right or all wrong

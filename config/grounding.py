@@ -1,15 +1,11 @@
 # The paper's grounding run: Qwen3.5-9B on 50,000 elements of OS-Atlas, 8 GPUs of 80 GB. Not yet run by us.
 #   python data/prepare.py os_atlas --source=screens/FILE.json --limit=50000     (pictures unzipped beside it)
-#   torchrun --standalone --nproc_per_node=8 train.py config/grounding.py
-out_dir = 'out/grounding'
-init_from = 'Qwen/Qwen3.5-9B'
-dataset = 'os_atlas'
+out_dir, dataset, init_from = 'out/grounding', 'os_atlas', 'Qwen/Qwen3.5-9B'
 reward = 'grounding'  # format + IoU + center-in: 0 to 2.5
 prompt_suffix = ('\nReason inside <thinking> </thinking>. Then write the box as '
                  '\\boxed{[left, top, right, bottom]}, in thousandths of width and height.')
 max_prompt_tokens = 4096  # a screenshot of 1920 x 1080 takes 2,040
 max_response_tokens, eval_questions = 1024, 500
-max_steps = 390  # one pass
-questions_per_step = 128  # x 8 rollouts; 4 updates of 32 questions
+max_steps, questions_per_step = 390, 128  # one pass; 4 updates of 32 questions x 8 rollouts
 learning_rate, weight_decay, beta2, warmup_steps = 1e-6, 0.01, 0.999, 0  # as in config/geo3k.py
 gradient_checkpointing = True

@@ -1,5 +1,3 @@
-# GSPO, alone: one ratio a sequence, clip 3e-4 / 4e-4, no KL, every sequence counts the same.
-#   its token variant (same gradient as long as a sequence has one advantage): --ratio=sequence_token
-ratio, average, beta = 'sequence', 'seq', 0.0
-clip_low, clip_high = 3e-4, 4e-4
+# GSPO: one ratio a sequence, each counts the same, no KL; its token variant: --ratio=sequence_token
+ratio, average, clip_low, clip_high, beta = 'sequence', 'seq', 3e-4, 4e-4, 0.0
 pruning, adaptive_rollouts, greso, dynamic_sampling = 'none', False, False, False

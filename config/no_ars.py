@@ -1,2 +1,1 @@
-# FastRL without ARS (Table 2): always rollouts_per_question rollouts.
-pruning, adaptive_rollouts = 'mdap', False
+pruning, adaptive_rollouts = 'mdap', False  # Table 2, FastRL without ARS: always rollouts_per_question

@@ -1,2 +1,1 @@
-# FastRL without MDAP (Table 2): all are trained on; ARS still counts what MDAP would keep.
-pruning, adaptive_rollouts = 'none', True
+pruning, adaptive_rollouts = 'none', True  # Table 2, without MDAP: ARS counts what it would have kept

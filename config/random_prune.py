@@ -1,2 +1,1 @@
-# Random pruning (Table 5): the control; --prune_rate=0.25, 0.5, 0.75.
-pruning, prune_rate, adaptive_rollouts = 'random', 0.5, False
+pruning, prune_rate, adaptive_rollouts = 'random', 0.5, False  # Table 5: --prune_rate=0.25, 0.5, 0.75

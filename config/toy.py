@@ -1,4 +1,1 @@
-# The toy at the level where methods differ (two CPU cores, three minutes; --toy_level=1 is for a quick look).
-#   python train.py config/toy.py config/dapo.py config/fastrl.py --tau=0.6
-dataset, init_from, toy_level = 'toy_geo', 'toy', 2
-out_dir = 'out/toy'
+out_dir, init_from, dataset, toy_level = 'out/toy', 'toy', 'toy_geo', 2  # where methods differ; a minute

@@ -1,10 +1,9 @@
 """Public data sets -> data/NAME/{train,test}.parquet, in the one schema that train.py and eval.py read.
-
 In:  a data set of recipes.toml, from the Hub or --source: a Hub id, folder, parquet or json(l) file.
 Out: id, problem (<image> for a picture), images, answer, choices, box (ratios; of what to find), part (of
-     the set, to be reported by itself), decimals (that count), look (of picture or text, to find copies).
+     the set, reported by itself), decimals (that count), look (of picture or text, to find copies by).
 Run: python data/prepare.py geo3k, or: python data/prepare.py file --source=mine.jsonl   (rows of your own)
-Without a test split the last tenth becomes it. Test questions in the training set of a neighbour are told."""
+Without a test split the last tenth becomes it. Test questions in a neighbour's training set are told."""
 import argparse
 import hashlib
 import re
@@ -13,10 +12,10 @@ from itertools import islice, product
 from pathlib import Path
 
 import numpy
-import pandas
 from datasets import Features, Image, List, Value, concatenate_datasets, load_dataset
+from datasets.arrow_writer import ParquetWriter
 from PIL import Image as Picture
-from pyarrow import Table, parquet
+from pyarrow import parquet
 from tqdm import tqdm
 
 RECIPES = tomllib.loads(Path(__file__).with_name('recipes.toml').read_text())
@@ -49,36 +48,36 @@ def load(recipe, given):
     if 'train' not in sets:
         raise SystemExit(f'{path} has no train split but {list(sets)}: name a file with --source')
     if 'test' not in sets or 'seed' in recipe:
-        train, test = sets['train'], [sets['test']] if 'test' in sets else []
-        train = train.shuffle(recipe['seed']) if 'seed' in recipe else train
-        cut = 9 * (len(train) + sum(map(len, test))) // 10
+        train = sets['train'].shuffle(recipe['seed']) if 'seed' in recipe else sets['train']
+        test = sets.get('test', train.take(0))
+        cut = 9 * (len(train) + len(test)) // 10
         print(f'{path}: its {"random" if "seed" in recipe else "first"} 90 % are train')
-        test += [train.select(range(cut, len(train)))]
-        sets = {'train': train.select(range(cut)), 'test': concatenate_datasets(test)}
+        sets = {'train': train.take(cut), 'test': concatenate_datasets([test, train.skip(cut)])}
     return sets
 
 def flatten(picture, folder):
     """A picture, {'bytes', 'path'} or path -> RGB picture, see-through parts white (black in the paper)."""
-    picture = str(folder / picture) if isinstance(picture, str) else picture
-    picture = Image().decode_example(Image().encode_example(picture)).convert('RGBA')
+    if not isinstance(picture, Picture.Image):
+        picture = Image().encode_example(str(folder / picture) if isinstance(picture, str) else picture)
+        picture = Image().decode_example(picture)
+    if picture.mode[0] == 'I':  # 16 bits a point
+        picture = picture.point(lambda value: value / 256, 'L')
     page = Picture.new('RGBA', picture.size, 'white')
-    return Picture.alpha_composite(page, picture).convert('RGB')
+    return Picture.alpha_composite(page, picture.convert('RGBA')).convert('RGB')
 
 def field(recipe, row, key):
     """What a recipe takes from a row for `key`, as recipes.toml explains; None where neither knows it."""
     form = recipe.get(key, key)
     if isinstance(form, list):  # the first column with something in it
         form = next((name for name in form if row.get(name) not in (None, '')), form[-1])
-    if form in row or not isinstance(form, str) or '{' in form:
-        return row[form] if form in row else form.format_map(row) if isinstance(form, str) else form
-    if key in recipe or key in ('problem', 'answer'):
-        raise KeyError(form)
+    if not isinstance(form, str) or '{' in form:  # a number, or text with {column}s
+        return form.format_map(row) if isinstance(form, str) else form
+    return row[form] if key in recipe or key in ('problem', 'answer') else row.get(key)
 
 def convert(recipe, row, folder):
     """Row of a source -> row of the schema; a ValueError says why it is not usable."""
-    keys = 'id', 'part', 'decimals', 'box', 'problem', 'answer', 'images', 'choices'
-    made = {key: field(recipe, row, key) for key in keys}
-    *_, box, problem, answer, images, choices = made.values()
+    made = {key: field(recipe, row, key) for key in FEATURES}
+    _, problem, images, answer, choices, box, _, decimals, _ = made.values()
     images = images if isinstance(images, list) else [images] if images else []
     lines = re.findall(r'\n([A-H])[:.](.*)', field(recipe, row, 'choices_in') or '')
     if 'ABCDEFGH'.startswith(''.join(letter for letter, _ in lines)):  # from A on, without a gap
@@ -90,7 +89,7 @@ def convert(recipe, row, folder):
     if images and '<image>' not in problem:  # but perhaps <image1> where they are
         problem = '<image>' * len(images) + re.sub(r' ?<image\d+>', '', problem)
     if 'whole_numbers' in recipe and row['answer_type'] == 'integer':
-        made['decimals'] = 0
+        decimals = 0
     if choices and 'text_answers' in recipe:
         answer = 'ABCDEFGH'[choices.index(answer)]
     if 'boxes' in recipe:  # to be answered in thousandths, as grounding models write them
@@ -99,8 +98,7 @@ def convert(recipe, row, folder):
             raise ValueError(f'{answer!r} at {box}: needs text, left < right and top < bottom in [0, 1]')
         answer = [round(1000 * ratio) for ratio in box]
     answer = '' if answer is None else str(answer)
-    repairs = recipe.get('repair', [])
-    for pattern, new in RECIPES[repairs]['repair'] if isinstance(repairs, str) else repairs:
+    for pattern, new in RECIPES[recipe['repair']]['repairs'] if 'repair' in recipe else []:
         answer = re.sub(pattern, new, answer, flags=re.DOTALL)
     problem, answer = problem.strip(), answer.strip()
     if not problem or not answer or problem.count('<image>') != len(images):
@@ -110,39 +108,44 @@ def convert(recipe, row, folder):
     if images:  # of 16 x 16 points of the first picture, dark or light
         grey = numpy.asarray(images[0].convert('L').resize((16, 16), Picture.Resampling.BOX))
         look = numpy.packbits(grey < grey.mean()).tobytes().hex()
-    return made | {
-        'problem': problem, 'answer': answer, 'choices': [str(choice).strip() for choice in choices or []],
-        'images': [Image().encode_example(image) for image in images], 'look': look, 'box': box or [],
-        'decimals': made['decimals'] if made['decimals'] == made['decimals'] else None,  # nan is none
-        'part': made['part'] and str(made['part'])}
+    return dict(made, problem=problem, answer=answer, images=images, look=look, box=box or [],
+                choices=[str(choice).strip() for choice in choices or []],
+                decimals=decimals if decimals == decimals else None)  # nan is none
 
-def usable(rows, name, split, folder):
-    """Rows of a source -> rows of the schema as recipe `name` makes them; None, and a line, for a bad one."""
-    for index, row in enumerate(rows):
-        try:
-            made = convert(RECIPES[name], row, folder)
-            yield made | {'id': f'{name}-{split}-{index if made["id"] is None else made["id"]}'}
-        except KeyError as error:
-            raise SystemExit(f'no column {error} in {sorted(row)}; rename or edit recipes.toml') from error
-        except (ValueError, FileNotFoundError) as error:
-            print(f'skipped {name}-{split} row {index}: {error}')
-            yield None
+def write(rows, name, split, folder, file):
+    """Rows of a source -> `file`, as recipe `name` makes them; says why a row is not usable."""
+    skipped, aside = 0, file.with_suffix('.tmp')
+    with ParquetWriter(features=FEATURES, path=str(aside)) as writer:  # holds 100 rows: screenshots are large
+        for index, row in enumerate(tqdm(rows, desc=split)):
+            try:
+                made = convert(RECIPES[name], row, folder)
+            except KeyError as key:
+                raise SystemExit(f'no column {key} in {sorted(row)}; rename or edit recipes.toml') from key
+            except (ValueError, FileNotFoundError) as error:
+                print(f'skipped {name}-{split} row {index}: {error}')
+                skipped += 1
+            else:
+                made['id'] = f'{name}-{split}-{index if made["id"] is None else made["id"]}'
+                writer.write(FEATURES.encode_example(made))
+        kept, _ = writer.finalize()
+    if not kept:
+        raise SystemExit(f'{name} {split}: no usable row; see above')
+    aside.replace(file)
+    print(f'{file}: {kept} rows, {skipped} skipped')
 
 def warn_of_copies(*files):
     """Questions of a test file that stand in a train file: of 256 bits at most 12 differ (of pictures copied
     at 70 % size as JPEG: 19 of 20 do; of our samples no two others, from 19 on)."""
-    ids, bits = [], []
-    for table in (pandas.read_parquet(file, columns=['id', 'look']) for file in files):
-        looks = numpy.frombuffer(bytes.fromhex(''.join(table['look'])), 'uint8').reshape(-1, 32)
-        ids.append(table['id'])
-        bits.append(numpy.unpackbits(looks, axis=1) * numpy.float32(2) - 1)  # [rows, 256], 1 or -1
-    found = []  # rows of the test file and of the train file
-    for start in range(0, len(ids[0]), 1000):
-        alike = bits[0][start:start + 1000] @ bits[1].T  # 256 - 2 x bits that differ
-        found += [(start + i, row.argmax()) for i, row in enumerate(alike) if row.max() >= 256 - 2 * 12]
-    for test, train in found[:1]:
-        print(f'WARNING: {len(found)} of {len(ids[0])} questions of {files[0]} stand in {files[1]}: '
-              f'{ids[0][test]} is {ids[1][train]}')
+    tables = [parquet.read_table(file, columns=['id', 'look']) for file in files]
+    looks = [bytes.fromhex(''.join(table['look'].to_pylist())) for table in tables]
+    test, train = (numpy.frombuffer(bits, 'uint64').reshape(-1, 4) for bits in looks)
+    found = []
+    for row, look in enumerate(test):
+        apart = numpy.bitwise_count(look ^ train).sum(axis=1)  # bits that differ
+        if apart.min() <= 12:
+            found += [f'{tables[0]["id"][row]} is {tables[1]["id"][apart.argmin()]}']
+    if found:
+        print(f'WARNING: {len(found)} of {len(test)} questions of {files[0]} stand in {files[1]}: {found[0]}')
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description='Write data/NAME/{train,test}.parquet')
@@ -161,17 +164,7 @@ def main(argv=None):
         if not args.source and len(sets[split]) != recipe['rows'][split]:
             print(f'WARNING: {split} has {len(sets[split])} rows; {recipe["rows"][split]} were published')
         rows = (row | member for row in sets[split] for member in row.get(recipe.get('each')) or [{}])
-        good = usable(tqdm(islice(rows, args.limit), desc=split), args.name, split, folder)
-        file, kept, total = out / f'{split}.parquet', 0, 0
-        with parquet.ParquetWriter(file.with_suffix('.tmp'), FEATURES.arrow_schema) as writer:
-            while batch := list(islice(good, 100)):  # screenshots are large: never all at once
-                table = Table.from_pylist([row for row in batch if row], FEATURES.arrow_schema)
-                writer.write_table(table)
-                kept, total = kept + len(table), total + len(batch)
-        if not kept:
-            raise SystemExit(f'{args.name} {split}: no usable row; see above')
-        file.with_suffix('.tmp').replace(file)
-        print(f'{file}: {kept} rows, {total - kept} skipped')
+        write(islice(rows, args.limit), args.name, split, folder, out / f'{split}.parquet')
     for test, train in product(out.parent.glob('*/test.parquet'), out.parent.glob('*/train.parquet')):
         ours = all('look' in parquet.read_schema(file).names for file in (test, train))
         if ours and out in (test.parent, train.parent):

@@ -4,7 +4,6 @@ prepare(level=1) writes data/toy_geo/level1/{train,test,ood}.parquet and warm_st
 image processor and tokenizer, trained for 45-70 s on worked answers. toy.toml has texts and sizes. No text
 alone tells an answer. Pictures of test are not in train nor worked, pairs of sides of ood nowhere else."""
 import random
-import shutil
 import tomllib
 from itertools import cycle, product
 from pathlib import Path
@@ -12,13 +11,13 @@ from zlib import crc32
 
 import torch
 import transformers
-from datasets import Dataset, List, Value
+from datasets import Dataset, Value
 from PIL import Image, ImageDraw
 from tokenizers import Tokenizer, models, pre_tokenizers
 from tqdm import trange
 
 TOY = tomllib.loads(Path(__file__).with_name('toy.toml').read_text('utf-8'))
-PROBLEM, ROWS, ANSWERS = TOY['problem'], TOY['rows'], TOY['answers']
+PROBLEM, ANSWERS = TOY['problem'], TOY['answers']
 LEVELS = {int(level): table for level, table in TOY['levels'].items()}
 
 def sample_scene(level, w, h, rng):
@@ -80,42 +79,37 @@ def make_model():
 
 def prepare(folder='data/toy_geo', level=1, seed=0, effort=1.0):
     """Write `folder`/level1. `effort` scales the warm start: 0.02 makes an untrained model within seconds."""
-    if level not in LEVELS:
-        raise SystemExit(f'toy_level = {level}: it must be one of {list(LEVELS)}')
     target, rng = Path(folder) / f'level{level}', random.Random(seed)
-    aside = target.with_name(f'{target.name}_{random.SystemRandom().getrandbits(32)}')  # renamed at the end
-    aside.mkdir(parents=True)
-    for split, count in ROWS.items():
+    new = target.with_name(f'{target.name}_{random.SystemRandom().getrandbits(32)}')  # renamed at the end
+    new.mkdir(parents=True)
+    for split, count in TOY['rows'].items():
         rows = [{'id': f'{split}-{i}', 'problem': PROBLEM.format(kind), 'images': [scene['picture']],
                  'answer': demonstration(scene, kind, 0, rng)[1], 'choices': []}
                 for i, (scene, kind) in enumerate(sample_questions(level, split, count, rng))]
-        table = Dataset.from_list(rows).cast_column('choices', List(Value('string')))
-        table.to_parquet(aside / f'{split}.parquet')
+        Dataset.from_list(rows).cast_column('choices', [Value('string')]).to_parquet(new / f'{split}.parquet')
     with torch.random.fork_rng(devices=[]):  # leaves the caller's random numbers alone
         torch.manual_seed(seed)
         model, tokenizer, processor = make_model()
     shown = sample_questions(level, 'train', round(2000 * min(1, effort)) + 64, rng)  # for the warm start
-    inputs = processor([scene['picture'] for scene, _ in shown], return_tensors='pt')
-    pixels, grids = inputs['pixel_values'].unflatten(0, (-1, 16)), inputs['image_grid_thw']  # [., 16, 1176]
     chat = [{'role': 'user', 'content': PROBLEM.replace('<image>', TOY['picture'])}]
     prompt = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     wrong, steps = LEVELS[level]['wrong'], 1 + round(effort * LEVELS[level]['steps'])
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
     rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, steps, pct_start=0.05, cycle_momentum=False)
     for _ in trange(steps, desc=f'warm start of {target}'):
-        rows = rng.sample(range(len(shown)), 32)
+        batch = rng.sample(shown, 32)
         texts = [prompt.format(kind) + demonstration(scene, kind, wrong[kind], rng)[0]
-                 for scene, kind in (shown[i] for i in rows)]
+                 for scene, kind in batch]
+        pictures = processor([scene['picture'] for scene, _ in batch], return_tensors='pt')
         ids = tokenizer(texts, padding=True, return_tensors='pt')['input_ids']  # [B, L]
         asked = (ids == tokenizer.convert_tokens_to_ids('assistant')).cumsum(1) == 0  # [B, L]
         labels = ids.masked_fill(asked | (ids == tokenizer.pad_token_id), -100)  # [B, L]
-        model(input_ids=ids, labels=labels, mm_token_type_ids=(ids == model.config.image_token_id).int(),
-              pixel_values=pixels[rows].flatten(0, 1), image_grid_thw=grids[rows]).loss.backward()
+        seen = (ids == model.config.image_token_id).int()  # [B, L]
+        model(input_ids=ids, labels=labels, mm_token_type_ids=seen, **pictures).loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
         rate.step()
     for part in model, tokenizer, processor:
-        part.save_pretrained(aside / 'warm_start')
-    shutil.rmtree(target, ignore_errors=True)
-    aside.rename(target)
+        part.save_pretrained(new / 'warm_start')
+    new.rename(target)

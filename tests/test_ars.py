@@ -123,15 +123,6 @@ def test_state_is_a_copy():
     assert state['means'] == [4]
 
 
-def test_wrong_arguments_say_what_is_allowed():
-    """L8: with fewer than two rollouts no group has an advantage."""
-    for initial in (1, 0, -3):
-        with pytest.raises(ValueError, match=f'initial = {initial}, .* at least 2'):
-            ars.AdaptiveRollouts(initial, 10)
-    with pytest.raises(ValueError, match='total_steps = 0: .* at least 1 step'):
-        ars.AdaptiveRollouts(8, 0)
-
-
 # GRESO and dynamic sampling ---------------------------------------------------------------------------------
 
 GRESO = json.loads((Path(__file__).parent / 'golden' / 'greso.json').read_text())['cases']

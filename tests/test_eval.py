@@ -14,7 +14,6 @@ import eval as evaluation
 from configurator import read_settings
 from reward import extract_boxed
 
-
 @pytest.fixture(scope='module')
 def flags(level):
     """Seven questions, four answers each, of the hardly trained toy."""

@@ -11,7 +11,6 @@ from PIL import Image, ImageDraw
 import reward
 from data import prepare
 
-
 def run(tmp_path, *arguments):
     prepare.main([*arguments, f"--out={tmp_path / 'out'}"])
     files = {split: str(tmp_path / "out" / f"{split}.parquet") for split in ("train", "test")}
