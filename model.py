@@ -3,10 +3,10 @@
     model, processor = load('Qwen/Qwen2.5-VL-7B-Instruct', dtype=torch.bfloat16, device='cuda')
     logps, entropy = Policy(model)(prompts, owner, ids, mask)  # both [K, T]; `prompts` are encoded questions
 
-The Auto classes open any causal language model of transformers, with or without pictures. A prompt is
-computed once and its cache fans out to all its responses (`prefill`, `extend`); where it can not, or with
-gradient checkpointing, full sequences take over. Logits exist for a chunk of tokens at a time.
-Sizes: Q prompts of length P, K responses of length T, H hidden, V vocabulary, M response tokens."""
+Any causal language model of transformers, with or without pictures. A prompt is computed once, its cache
+fans out to its responses (`prefill`, `extend`); where it can not, or with gradient checkpointing, full
+sequences take over. Logits exist for a chunk of tokens at a time. Sizes: Q prompts of length P,
+K responses of length T, H hidden, V vocabulary, M response tokens."""
 import json
 import os
 import re
@@ -77,6 +77,13 @@ def setup(config):
     names = ('attn_implementation', 'min_pixels', 'max_pixels', 'trust_remote_code')
     return dict(device=device, dtype=getattr(torch, dtype), **{name: config[name] for name in names})
 
+def gather(item):
+    """The `item` of every rank, in the order of ranks."""
+    items = [item] * (dist.get_world_size() if dist.is_initialized() else 1)
+    if dist.is_initialized():
+        dist.all_gather_object(items, item)
+    return items
+
 def end_ids(model, processor):
     """Every id that ends a response: those of the generation config, the model's and the tokenizer's."""
     named = [source.eos_token_id for source in (model.generation_config, model.config.get_text_config(),
@@ -84,27 +91,50 @@ def end_ids(model, processor):
     return sorted({i for ids in named for i in (ids if isinstance(ids, (list, tuple)) else [ids])} - {None})
 
 def save(folder, model, processor, state, optimizer=None):
-    """On all ranks: weights, config, tokenizer, state.json, shards of `optimizer`; renamed when complete."""
+    """On all ranks: weights, config, tokenizer, state.json, shards of `optimizer`; renamed when complete.
+    -> '' or, on every rank, why that failed; an older `folder` is then as it was."""
     folder, aside = Path(folder), Path(f'{folder}.tmp')
-    rank, wait = (dist.get_rank(), dist.barrier) if dist.is_initialized() else (0, lambda: None)
-    if rank == 0:
-        shutil.rmtree(aside, ignore_errors=True)
-        model.save_pretrained(aside)
-        processor.save_pretrained(aside)
-        (aside / 'state.json').write_text(json.dumps(state, indent=1))
-    wait()
-    if optimizer is not None:
-        shard = getattr(optimizer, 'optim', optimizer).state_dict()
-        torch.save({'optimizer': shard, 'rng': torch.get_rng_state()}, aside / f'rank{rank}.pt')
-        wait()
-    if rank == 0:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(aside, folder)
+    rank, problem = int(os.environ.get('RANK', 0)), ''
+    try:
+        aside.mkdir(parents=True, exist_ok=True)
+        if optimizer is not None:
+            shard = getattr(optimizer, 'optim', optimizer).state_dict()
+            torch.save({'optimizer': shard, 'rng': torch.get_rng_state()}, aside / f'rank{rank}.pt')
+        if rank == 0:
+            model.save_pretrained(aside)
+            processor.save_pretrained(aside)
+    except Exception as error:  # of many kinds when a disk is full
+        problem = f'rank {rank}: {error!r}'
+    problems = gather(problem)
+    if rank == 0 and not any(problems):
+        sizes = {file.name: file.stat().st_size for file in aside.iterdir()}
+        (aside / 'state.json').write_text(json.dumps(state | {'files': sizes}, indent=1))
+        if folder.exists():
+            folder.replace(f'{folder}.old')
+        aside.replace(folder)
+    for rest in (aside, f'{folder}.old') if rank == 0 else ():
+        shutil.rmtree(rest, ignore_errors=True)
+    return ' '.join(problems).strip()
+
+def newest(out_dir, say):
+    """The newest whole checkpoint out_dir/step_*, or None; a torn one is skipped with a warning."""
+    for folder in sorted(Path(out_dir).glob('step_??????'), key=os.path.getmtime, reverse=True):
+        try:
+            files = json.loads((folder / 'state.json').read_text())['files']
+            if files == {name: (folder / name).stat().st_size for name in files}:
+                return folder
+        except (OSError, ValueError, KeyError):
+            pass
+        say(f'warning: {folder} is torn, as files in it are missing or cut off: skipped')
 
 def load_optimizer(folder, optimizer):
     """This rank's shard of the optimizer and its random state, as save() wrote them."""
     shard = torch.load(Path(folder, f'rank{os.environ.get("RANK", 0)}.pt'), 'cpu', weights_only=True)
-    getattr(optimizer, 'optim', optimizer).load_state_dict(shard['optimizer'])
+    optimizer = getattr(optimizer, 'optim', optimizer)
+    params = [p for group in optimizer.param_groups for p in group['params']]
+    for p, state in ((params[i], state) for i, state in shard['optimizer']['state'].items()):
+        optimizer.state[p] = {key: x.to(p.device) for key, x in state.items()}  # torch's own would cast them
+        optimizer.state[p]['master'] = p if p.dtype == torch.float32 else optimizer.state[p]['master']
     torch.set_rng_state(shard['rng'])
 
 def collate(prompts, device):
@@ -145,30 +175,14 @@ class Policy(torch.nn.Module):
         return logits.masked_fill(self.forbidden, torch.finfo(torch.float32).min)
 
     def prefill(self, batch, keep=True):
-        """Compute a batch, padded left -> hidden states [Q, P, H], cache (if `keep`), next position [Q].
-        What all texts begin with, as worked examples, is computed once: no states of it; the mask changes."""
-        mask, ids = batch['attention_mask'], batch['input_ids']  # [Q, P]
+        """Compute a batch, padded left -> hidden states [Q, P, H], cache (if `keep`), next position [Q]."""
+        mask = batch['attention_mask']  # [Q, P]
         positions, next_position = (mask.cumsum(-1) - 1).clamp(min=0), mask.sum(-1)  # [Q, P], [Q]
         cache = DynamicCache(config=self.model.config) if keep else None
         inputs = {key: value for key, value in batch.items() if not key.endswith('token_type_ids')}
         if 'image_grid_thw' in batch:
-            if 'mm_token_type_ids' not in batch:  # it would use text positions
-                raise ValueError('no mm_token_type_ids with pictures: take that of transformers >= 5.24')
             positions, delta = self.body.get_rope_index(**batch)  # M-RoPE: [3, Q, P], [Q, 1]
             next_position = next_position + delta[:, 0]
-        elif keep and self.can_share and len(ids) > 1:
-            P, lengths = ids.shape[1], mask.sum(-1, keepdim=True)
-            columns, longest = torch.arange(P, device=ids.device), ids[lengths.argmax()]  # [P]
-            starts = ids.gather(1, (columns + P - lengths).clamp(max=P - 1))  # [Q, P], padded right
-            same = (starts == longest).all(0).long().cumprod(0)  # [P]
-            common = min(same.sum(), lengths.min() - 1)
-            if common > 32:
-                seen = (columns < common) | (columns >= common + P - lengths)  # [Q, P]
-                batch['attention_mask'] = mask = seen.long()
-                self.extend(cache, longest[None, :common], mask[:1, :common], columns[:1])
-                cache.batch_select_indices(torch.zeros_like(next_position))
-                inputs = {'input_ids': ids[:, common:], 'attention_mask': mask}
-                positions = (mask.cumsum(-1) - 1)[:, common:]
         hidden = self.body(**inputs, position_ids=positions, cache=cache, use_cache=keep)[0]
         return hidden, cache, next_position
 
@@ -219,8 +233,8 @@ class MasterAdamW(torch.optim.AdamW):
             params = [p for p in group['params'] if p.grad is not None]
             for p in (p for p in params if not self.state[p]):
                 mean, square = (torch.zeros_like(p, dtype=torch.float32) for _ in range(2))
-                step = torch.zeros((), device=p.device)
-                self.state[p].update(master=p.float(), mean=mean, square=square, step=step)  # p if it is fp32
+                self.state[p] = dict(master=p.float(), mean=mean, square=square,  # master: p if it is fp32
+                                     step=torch.zeros((), device=p.device))
             gradients, (beta1, beta2) = [p.grad.float() for p in params], group['betas']
             masters, means, squares, steps = ([self.state[p][name] for p in params]
                                               for name in ('master', 'mean', 'square', 'step'))
@@ -228,12 +242,6 @@ class MasterAdamW(torch.optim.AdamW):
                   beta1=beta1, beta2=beta2, **{name: group[name] for name in ('lr', 'weight_decay', 'eps')})
             for p, master in zip(params, masters):
                 p.copy_(master)
-
-    def load_state_dict(self, state_dict):  # torch's own would cast all states to the dtype of the weights
-        params = [p for group in self.param_groups for p in group['params']]
-        for p, state in ((params[index], state) for index, state in state_dict['state'].items()):
-            self.state[p] = {key: x.to(p.device) for key, x in state.items()}
-            self.state[p]['master'] = p if p.dtype == torch.float32 else self.state[p]['master']
 
 def make_optimizer(parameters, world, **settings):
     """MasterAdamW, its states sharded over ranks (ZeRO-1) where there are several."""

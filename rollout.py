@@ -4,26 +4,20 @@
     prompts = [encode(question, processor, config) for question in questions]    unpadded tensors
     trajectories = generate(policy, processor, prompts, 8, ends, seeds, 2048)    8 of each question
 
-A token is drawn by inversion at a uniform number from its question's seed, whatever the batch and the ranks.
-A model's own defaults (top-k, top-p, penalties) play no part: this distribution is the trained one."""
+A token is drawn by inversion at a uniform number from its question's seed, whatever the batch and the ranks,
+from the distribution that is trained: a model's own defaults (top-k, top-p, penalties) play no part."""
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
 import torch
 from datasets import Dataset, Image, List, Value, disable_progress_bars
+from tqdm import tqdm
 
 from model import PER_TOKEN, collate
 
 disable_progress_bars()
 DATA = Path(__file__).parent / 'data'
-
-def gather(item):
-    """The `item` of every rank, in the order of ranks."""
-    items = [item] * (torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1)
-    if torch.distributed.is_initialized():
-        torch.distributed.all_gather_object(items, item)
-    return items
 
 def seed_of(*numbers):
     """A seed of 32 bits from several numbers (run seed, step, question): equal only where all are."""
@@ -36,11 +30,11 @@ def resolve(name, config):
 
 def load_questions(dataset, split, limit=0):
     """data/NAME/SPLIT.parquet or a parquet / jsonl file -> rows with problem, answer, perhaps id, images."""
-    given = Path(dataset).suffix in ('.parquet', '.jsonl', '.json')
-    path = Path(dataset) if given else DATA / dataset / f'{split}.parquet'
+    path = Path(dataset)
+    path = path if path.suffix in ('.parquet', '.jsonl', '.json') else DATA / path / f'{split}.parquet'
     if not path.is_file():
-        hint = 'check the path' if given else f'make it with: python data/prepare.py {dataset}'
-        raise FileNotFoundError(f'dataset = {dataset!r}: there is no file {path}; {hint}')
+        raise FileNotFoundError(f'dataset = {dataset!r}: there is no file {path}; check the path, or make it '
+                                f'with: python data/prepare.py {dataset}')
     rows = (Dataset.from_parquet if path.suffix == '.parquet' else Dataset.from_json)(str(path))
     if not {'problem', 'answer'} <= set(rows.column_names):
         raise ValueError(f'{path} has the columns {rows.column_names}, but problem and answer are needed; '
@@ -52,8 +46,12 @@ def load_questions(dataset, split, limit=0):
 
 def encode(question, processor, config):
     """One question, `<image>` where a picture goes -> prompt: input_ids [P], attention_mask [P], pictures."""
-    pictures = list(question.get('images') or [])
-    parts, sees = question['problem'].split('<image>'), hasattr(processor, 'image_processor')
+    pictures = [picture.point(lambda x: x / 256, 'L') if picture.mode[0] == 'I' else picture  # 16 bits
+                for picture in question.get('images') or []]
+    problem = question['problem'] or ''
+    parts, sees = problem.split('<image>'), hasattr(processor, 'image_processor')
+    if not problem.strip() or question.get('answer', '') is None:
+        raise ValueError(f'problem {problem!r} and answer {question.get("answer")!r} must both be there')
     if len(parts) - 1 != len(pictures) or pictures and not sees:
         raise ValueError(f'question {question.get("id")!r} has {len(parts) - 1} <image> marks and '
                          f'{len(pictures)} images, and the model sees {"them" if sees else "none"}: '
@@ -72,6 +70,23 @@ def encode(question, processor, config):
     encoded = processor(text=[text], return_tensors='pt', **({'images': pictures} if pictures else {}),
                         add_special_tokens=not processor.chat_template)  # a template writes its own
     return {key: value[0] if key in PER_TOKEN else value for key, value in encoded.items()}
+
+def usable(questions, processor, config, say):
+    """Indices of the questions with a prompt of at most max_prompt_tokens; says what is wrong with others."""
+    fitting, limit = [], config['max_prompt_tokens']
+    names = questions['id'][:] if 'id' in questions.column_names else range(len(questions))
+    for i, name in enumerate(tqdm(names, 'measuring', leave=False, disable=None if say is print else True)):
+        try:
+            length = len(encode(questions[i], processor, config)['input_ids'])
+            if length > limit:
+                raise ValueError(f'its prompt of {length} tokens is longer than max_prompt_tokens = {limit}')
+            fitting.append(i)
+        except Exception as error:  # broken pictures fail in many ways
+            say(f'warning: question {name!r} is left out: {error}')
+    if len(fitting) < len(names) or len({*names}) < len(names):
+        say(f'warning: {len(names) - len(fitting)} of {len(names)} questions are left out, '
+            f'{len(names) - len({*names})} have the id of another one')
+    return fitting
 
 @dataclass
 class Trajectory:

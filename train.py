@@ -11,12 +11,12 @@ import json
 import os
 import resource
 import shutil
+import signal
 import time
 from pathlib import Path
 from statistics import fmean
 
 import torch
-from tqdm import tqdm
 
 import ars
 import losses
@@ -29,7 +29,8 @@ from eval import evaluate, summary
 
 # run
 out_dir = 'out/toy'             # log.jsonl, step_000123/, best/ and latest/ go here
-init_from = 'toy'               # 'toy', 'resume' (out_dir/latest), folder, Hub id, .gguf file, package:NAME
+init_from = 'toy'               # 'toy', 'resume' (out_dir), folder, Hub id, .gguf file, package:NAME
+auto_resume = False             # go on from out_dir's newest checkpoint if it has one: for restarts
 max_steps = 100                 # training steps; 0: as many as epochs gives
 epochs = 0                      # passes over the questions; 0: as many as max_steps gives
 seed = 1                        # of shuffling and sampling
@@ -88,6 +89,8 @@ weight_decay = 0.0              # of AdamW
 beta1 = 0.9                     # of AdamW
 beta2 = 0.99                    # of AdamW
 grad_clip = 1.0                 # largest gradient norm; 0: off
+max_bad_steps = 3               # as many steps in a row may have a nan or infinite gradient; at least 0
+check_every = 25                # steps between checks that all ranks have the same weights; 0: never
 share_prefix = True             # False: full sequences, as other frameworks do (for comparison)
 gradient_checkpointing = False  # less memory in updates, at full sequences
 # evaluation and log
@@ -104,7 +107,7 @@ globals().update(config)
 
 # ------------------------------------------------------------------------------------------------------ setup
 rank, world = int(os.environ.get('RANK', 0)), int(os.environ.get('WORLD_SIZE', 1))
-say = tqdm.write if rank == 0 else (lambda *_: None)
+say = print if rank == 0 else (lambda *_: None)
 if overlong_buffer > max_response_tokens:
     fail(f'overlong_buffer = {overlong_buffer} must be at most max_response_tokens = {max_response_tokens}')
 if (max_steps > 0) == (epochs > 0):
@@ -117,33 +120,39 @@ data_name, test_name, start = (
 made = sampling.DATA / f'toy_geo/level{toy_level}'
 if {dataset, init_from} & {'toy_geo', 'toy'} and not made.exists():
     if rank == 0:  # once; the other ranks wait
-        say(f'data/toy_geo/{made.name} does not exist yet: making it takes two minutes, once')
         from data import toy
         toy.prepare(made.parent, toy_level)
-    sampling.gather(None)
+    models.gather(None)
 
 # a fresh policy, or the newest checkpoint of out_dir with its optimizer, position and statistics
-state = {'step': 0, 'drawn': 0, 'updates': 0, 'best': -1.0, 'init_from': start}
-if init_from == 'resume':
-    start = Path(out_dir, 'latest').resolve()
-    if not (start / 'state.json').is_file():
-        fail(f'init_from = resume, but {out_dir}/latest is no checkpoint: start afresh, or correct out_dir')
-    state = json.loads((start / 'state.json').read_text())
-    if state['world'] != world:
-        fail(f'{start} is of {state["world"]} processes, these are {world}: resume with as many')
+state = {'step': 0, 'drawn': 0, 'updates': 0, 'bad_steps': 0, 'best': -1.0, 'init_from': start}
+resumed = models.newest(out_dir, say) if auto_resume or init_from == 'resume' else None
+if resumed:
+    start, state = resumed, state | json.loads((resumed / 'state.json').read_text())
+    for key in ('world', 'dataset', 'toy_level', 'seed', 'questions_per_step', 'rollouts_per_question'):
+        new, old = (config | {'world': world})[key], (state['settings'] | state)[key]
+        if new != old:
+            fail(f'{key} = {new!r}: to resume {start} keep {old!r} (world: the number of processes)')
+elif init_from == 'resume':
+    fail(f'init_from = resume, but {out_dir} has no whole checkpoint: start afresh, or correct out_dir')
+path, log = Path(out_dir, 'log.jsonl'), open(os.devnull, 'w')
 try:
+    if rank == 0:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for rest in path.parent.glob('*.tmp'):  # of a run that was killed while saving
+            shutil.rmtree(rest, ignore_errors=True)
+        done = path.read_text().splitlines(True) if state['step'] and path.is_file() else []
+        done = [line for line in done if json.loads(line).get('step', 0) <= state['step']]
+        path.with_suffix('.tmp').write_text(''.join(done))  # aside, then renamed: no line gets lost
+        log = path.with_suffix('.tmp').replace(path).open('a', buffering=1)  # by line: printed is written
     rewarding.find(reward)
     model, processor = models.load(start, **loading)
     questions = sampling.load_questions(data_name, 'train')
     test_questions = sampling.load_questions(test_name, 'test', eval_questions)
-    counting = tqdm(questions, 'measuring prompts', disable=rank > 0 or len(questions) < 1000)
-    lengths = [len(sampling.encode(question, processor, config)['input_ids']) for question in counting]
+    fitting = sampling.usable(questions, processor, config, say)
+    test_questions = test_questions.select(sampling.usable(test_questions, processor, config, say))
 except (OSError, ValueError) as error:
-    fail(f'{error} (init_from = {init_from!r}, dataset = {dataset!r})')
-fitting = [i for i, length in enumerate(lengths) if length <= max_prompt_tokens]
-if len(fitting) < len(lengths):
-    say(f'warning: dropped {len(lengths) - len(fitting)} of {len(lengths)} questions whose prompt is longer '
-        f'than max_prompt_tokens = {max_prompt_tokens} (longest: {max(lengths)})')
+    fail(f'{error} (init_from = {init_from!r}, dataset = {dataset!r}, out_dir = {out_dir!r})')
 if len(fitting) < questions_per_step:
     fail(f'{len(fitting)} questions of {dataset} are left, but questions_per_step = {questions_per_step}: '
          'raise max_prompt_tokens, lower max_pixels or take fewer questions per step')
@@ -168,33 +177,27 @@ rules = {  # what is worth training on: response ids and advantages of one quest
     'random': lambda ids, A, generator: mdap.random_prune(len(A), prune_rate, generator),
     'advantage_only': lambda ids, A, generator: mdap.advantage_only(A, generator),
     'none': lambda ids, A, generator: mdap.select(ids, A, tau if adaptive_rollouts else 0, ngram)}  # for ARS
-if init_from == 'resume':
-    if state['ars']['initial'] != rollouts_per_question:
-        fail(f'rollouts_per_question = {rollouts_per_question}: keep {start}\'s {state["ars"]["initial"]}')
+if resumed:
     adaptive.load_state_dict(state['ars'])
     prompt_filter.load_state_dict(state['greso'])
     models.load_optimizer(start, optimizer)
 
 N = questions_per_step * rollouts_per_question
-method = 'ratio clip_low clip_high average beta pruning adaptive_rollouts greso dynamic_sampling'.split()
 say(f'{model.num_parameters() / 1e6:.2f}M parameters in {model.dtype} on {device} x {world}; '
     f'{len(fitting)} questions, {per_epoch // questions_per_step} steps an epoch, {max_steps} steps\n'
     f'{questions_per_step} questions x {rollouts_per_question} rollouts = {N} trajectories a step; '
     f'/ {world} ranks = {N // world}; {updates_per_step} updates a step\n'
     f'sampling: temperature {temperature}, no top-p, no top-k, no penalties; '
-    f'forbidden ids {policy.forbidden.nonzero()[:, 0].tolist()}, end ids {ends}\n'
-    f'method: {", ".join(f"{key} {config[key]}" for key in method)}')
+    f'forbidden ids {policy.forbidden.nonzero()[:, 0].tolist()}, end ids {ends}')
 doubts = {f'ratio = {ratio}: GSPO takes average = seq, not token': ratio != 'token' and average == 'token',
           f'clip_high = {clip_high} hardly clips one ratio a sequence': ratio != 'token' and clip_high > 0.01,
           f'drop_flat_groups with beta = {beta} drops their KL as well': drop_flat_groups and beta > 0,
           f'no eval_dataset: {dataset} tests what it trains': Path(data_name).suffix and not eval_dataset}
 for why in (why for why, doubtful in doubts.items() if doubtful):
     say(f'warning: {why}')
-path = Path(out_dir, 'log.jsonl') if rank == 0 else Path(os.devnull)
-path.parent.mkdir(parents=True, exist_ok=True)
-done = path.read_text().splitlines(True) if state['step'] and path.is_file() else []
-log = path.open('w', buffering=1)  # by line: a record is in the file once it is printed
-log.writelines(line for line in done if json.loads(line).get('step', 0) <= state['step'])
+signals = []  # SIGTERM, Ctrl-C: the step is finished and saved
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda number, _: signals.append(number))
 
 def evaluation():
     """Scores on the test questions at eval_temperature, and at the training temperature; on all ranks."""
@@ -210,14 +213,17 @@ def save(name=''):
     """Write out_dir/NAME; without a name a checkpoint to resume from: latest/ points to it, old ones go."""
     now = state | {'ars': adaptive.state_dict(), 'greso': prompt_filter.state_dict(), 'world': world}
     folder = Path(out_dir, name or f'step_{state["step"]:06d}')
-    models.save(folder, model, processor, now | {'settings': config}, None if name else optimizer)
-    if rank == 0 and not name:
+    problem = models.save(folder, model, processor, now | {'settings': config}, None if name else optimizer)
+    if problem:  # as long as the run goes on, nothing is lost
+        (fail if state['step'] == max_steps or signals else say)(
+            f'{folder} could not be written: {problem}; what {out_dir} held is unharmed')
+    elif rank == 0 and not name:
         link = Path(out_dir, f'latest.{os.getpid()}')  # aside, then renamed
         link.symlink_to(folder.name)
         link.replace(Path(out_dir, 'latest'))
         for old in sorted(Path(out_dir).glob('step_??????'), key=os.path.getmtime)[:-keep_checkpoints]:
             shutil.rmtree(old)
-    sampling.gather(None)  # no rank ends before all is written
+    models.gather(None)  # no rank ends before all is written
 
 def explain(group, chosen, kept):
     """One question's trajectories by advantage; each one's nearest kept one says why it was pruned."""
@@ -276,7 +282,7 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
             t.slot, t.parts, t.reward, t.advantage = mine[t.slot], scores, value, advantage
         fresh = [rollouts[i:i + G] for i in range(0, len(rollouts), G)]  # by question
         lap('time/reward')
-        visits += [(g, [t.parts['accuracy'] for t in g]) for part in sampling.gather(fresh) for g in part]
+        visits += [(g, [t.parts['accuracy'] for t in g]) for part in models.gather(fresh) for g in part]
         lap('time/generate')  # waiting for the slowest rank
         groups += [g for g, right in visits[first:] if not dynamic_sampling or ars.informative(right)]
         if len(groups) >= questions_per_step:
@@ -361,6 +367,15 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
             say(f'warning: step {step}: gradient norm {norms[-1]}, this update is skipped')
         optimizer.zero_grad(set_to_none=True)
     policy.eval()
+    state['bad_steps'] = 0 if all(norm < torch.inf for norm in norms) else state['bad_steps'] + 1
+    if state['bad_steps'] > max_bad_steps:
+        names = [questions[i].get('id', i) for i in asked]
+        fail(f'step {step}: {state["bad_steps"]} steps in a row had a gradient that is nan or infinite, on '
+             f'{names}; last good checkpoint: {models.newest(out_dir, say)}')
+    if check_every and (step == 1 or step % check_every == 0):
+        sums = models.gather(str(sum(p.detach().double().abs().sum() for p in policy.parameters()).item()))
+        if len({*sums}) > 1:
+            fail(f'step {step}: the weights of the ranks differ (sums {sums}): broken hardware, or a bug')
     lap('time/update')
 
     # 7. the step counts as done: report, evaluate, save
@@ -369,11 +384,11 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
     prompt_filter.end_step(epoch)
     if drawn // per_epoch > epoch:  # with refills or skips the data may end before max_steps
         adaptive.end_epoch(max_steps * drawn / (epochs * per_epoch) if epochs else step)
-    totals = torch.tensor(sampling.gather(totals.tolist()), dtype=torch.float64).sum(0) / max(1, len(norms))
+    totals = torch.tensor(models.gather(totals.tolist()), dtype=torch.float64).sum(0) / max(1, len(norms))
     sampled = [t for group, _ in visits for t in group]
     record = {
-        'step': step, 'epoch': epoch, 'rollouts_per_question': G,
-        'questions_skipped': drawn - state['drawn'] - len(asked), 'refills': refill,
+        'step': step, 'epoch': epoch, 'rollouts_per_question': G, 'refills': refill,
+        'questions_skipped': drawn - state['drawn'] - len(asked),
         'updates': sum(norm < torch.inf for norm in norms), 'trajectories_sampled': len(sampled),
         'trajectories_trained': len(trained), 'tokens_sampled': sum(len(t.ids) for t in sampled),
         'tokens_trained': sum(len(t.ids) for t in trained), 'reward/mean': fmean(t.reward for t in sampled),
@@ -395,15 +410,18 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
     if print_every and step % print_every == 0:
         q = max(range(len(groups)), key=lambda q: len(set(advantages[q])))
         say('\n'.join(explain(groups[q], chosen[q], kept[q])) if groups[q] else 'all answers were cut off')
-    last = step == max_steps or 0 < epochs * per_epoch <= drawn
+    last, stopping = step == max_steps or 0 < epochs * per_epoch <= drawn, any(models.gather(signals))
     if last or eval_every and step % eval_every == 0:
         record |= evaluation()
         if record['eval/accuracy'] > state['best']:  # "best" is replaced by strictly better scores only
             state['best'] = record['eval/accuracy']
             save('best')
     print(json.dumps(record), file=log)
-    if last or save_every and step % save_every == 0:
+    if last or stopping or save_every and step % save_every == 0 and not state['bad_steps']:
         save()
+    if stopping and not last:
+        say(f'stopped by a signal after step {step}; --auto_resume goes on from {out_dir}/latest')
+        raise SystemExit(128 + signal.SIGTERM)
 say(f'done: {state["updates"]} updates in {state["step"]} steps, best eval/accuracy {state["best"]:.3f}; '
     f'eval.py opens {out_dir}/latest')
 if world > 1:

@@ -429,7 +429,7 @@ def test_what_is_missing_is_named(small, launch, tmp_path):
 def test_resume_wants_as_many_processes(first, whole_run, launch):
     """Optimizer shards belong to their ranks."""
     message, _ = refusal(launch, *whole_run, f'--out_dir={first[0]}', '--init_from=resume', processes=2)
-    assert '1 processes' in message and '2' in message
+    assert 'world = 2: to resume' in message and 'keep 1 (world: the number of processes)' in message
 
 
 def test_resume_with_another_number_of_rollouts(first, whole_run, launch):
@@ -441,12 +441,14 @@ def test_resume_with_another_number_of_rollouts(first, whole_run, launch):
 
 @pytest.mark.parametrize('row, processes', [(0, 1), (1, 2)])
 def test_marks_and_images_must_agree(level, small, launch, tmp_path, row, processes):
-    """V2: the faulty question is named, also when it is the second rank that meets it."""
+    """V2: the faulty question is named and left out at the start, on one rank or two."""
     problems = ['<image>What is the area of the shape?'] * 12
     problems[row] = '<image>What is the area of the <image>shape?'
     data = subset(level, tmp_path / 'data.parquet', 12, problem=problems)
-    message, _ = refusal(launch, *small, f'--dataset={data}', processes=processes)
-    assert f"'train-{row}'" in message and '2 <image> marks and 1 images' in message
+    flags = [*small, f'--dataset={data}', '--max_steps=1', f'--out_dir={tmp_path}/out']
+    text = launch(*flags, processes=processes)
+    assert f"warning: question 'train-{row}' is left out: " in text
+    assert '2 <image> marks and 1 images' in text and '11 questions, ' in text
 
 
 def test_long_prompts_are_dropped(level, small, launch, tmp_path):
@@ -456,7 +458,7 @@ def test_long_prompts_are_dropped(level, small, launch, tmp_path):
     data = subset(level, tmp_path / 'data.parquet', 8, problem=problems)
     flags = [*small, f'--dataset={data}', f'--out_dir={tmp_path}/out', '--max_steps=1']
     text = launch(*flags, '--max_prompt_tokens=60')
-    assert 'warning: dropped 2 of 8' in text and 'max_prompt_tokens = 60' in text
+    assert text.count('2 of 8 questions are left out') == 2 and 'max_prompt_tokens = 60' in text
     assert '6 questions, 1 steps' in text
     message, _ = refusal(launch, *flags, '--max_prompt_tokens=10')
     assert '0 questions' in message and 'raise max_prompt_tokens' in message
