@@ -1,26 +1,22 @@
-"""Curves of runs, from their log.jsonl: python bench/plot.py out/toy_1 out/toy_2 --to=assets/toy.png
+"""Curves of runs, from their log.jsonl; the seeds of a method are one curve with a band, its 95 % interval.
 
-Left: accuracy on test questions, pale on training rollouts (mean of 5 steps); right: trajectories a step."""
+    python bench/plot.py out/ablate/toy/* --to=assets/curves.png --x=minutes --y=eval/accuracy,loss/entropy"""
 import sys
 from pathlib import Path
 
-import matplotlib.pyplot as plt
 import pandas
+import seaborn
 
-*runs, to = sys.argv[1:]
-figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.8), layout='constrained')
-for number, run in enumerate(map(Path, runs)):
-    log = pandas.read_json(run / 'log.jsonl', lines=True).set_index('step')
-    smooth = log['reward/accuracy'].dropna().rolling(5, min_periods=1).mean()
-    left.plot(smooth, color=f'C{number}', alpha=0.35)
-    for axes, key, style, label in ((left, 'eval/accuracy', 'o-', 'test, greedy'),
-                                    (left, 'eval/sampled', 's--', 'test, temperature 1'),
-                                    (right, 'trajectories_sampled', '-', 'sampled'),
-                                    (right, 'trajectories_trained', ':', 'trained on')):
-        if key in log:
-            axes.plot(log[key].dropna(), style, color=f'C{number}', label=f'{run.name}: {label}')
-for axes, top, title in (left, 1, 'accuracy (pale: training rollouts)'), (right, None, 'trajectories a step'):
-    axes.set(xlabel='step', ylim=(0, top), title=title)
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize=7)
-figure.savefig(to.removeprefix('--to='), dpi=130)
+runs = [Path(word) for word in sys.argv[1:] if not word.startswith('--')]
+options = dict(word[2:].split('=', 1) for word in sys.argv[1:] if word.startswith('--'))
+x, keys = options.get('x', 'step'), options.get('y', 'eval/accuracy,trajectories_trained').split(',')
+logs = [pandas.read_json(run / 'log.jsonl', lines=True)[1:].assign(run=run.name) for run in runs]
+table = pandas.concat(logs, ignore_index=True).fillna({'time/step': 0})
+table['method'] = table['run'].str.partition('_seed=')[0]
+seconds = table.groupby(['method', 'step'])['time/step'].transform('mean')  # all seeds at the same minute
+table['minutes'] = seconds.groupby(table['run']).cumsum() / 60
+table = table.melt([x, 'method', 'run'], keys).dropna()
+grid = seaborn.relplot(table, x=x, y='value', hue='method', col='variable', col_wrap=min(3, len(keys)),
+                       kind='line', height=3.4, aspect=1.2, facet_kws={'sharey': False})
+seaborn.move_legend(grid, 'upper center', bbox_to_anchor=(0.45, 0), ncol=3)
+grid.set_titles('{col_name}').set_ylabels('').savefig(options['to'], dpi=130)

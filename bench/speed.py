@@ -1,8 +1,6 @@
 """How fast, against what people use: one process, the same model, questions and updates (see speed.toml).
 
-    python bench/speed.py G4 toy G16 G32                             a minute on one core
     python bench/speed.py long short --max_steps=3 --cpu_threads=2   SmolLM2 on sums; flags are train.py's
-
 TRL's GRPOTrainer joins in where it is installed (pip install trl), and takes most of the time."""
 import runpy
 import sys
@@ -40,8 +38,9 @@ def trl(model, processor, prompts, T, updates, out):
     generate, sampling, start = model.generate, [], time.perf_counter()
 
     def timed(*args, **kwargs):
-        begin, found = time.perf_counter(), generate(*args, **kwargs)
-        sampling.append(time.perf_counter() - begin)
+        sampling.append(-time.perf_counter())
+        found = generate(*args, **kwargs)
+        sampling.append(time.perf_counter())
         return found
     model.generate = timed
     trainer.train()

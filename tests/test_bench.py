@@ -2,8 +2,7 @@
 import json
 
 import pytest
-from helpers import run_train
-
+from helpers import read_log, run_train
 
 @pytest.fixture(scope='module')
 def shown(level):
@@ -26,12 +25,32 @@ def test_speed_table(shown):
 
 
 def test_plot(tmp_path):
-    pytest.importorskip('matplotlib')
-    run = tmp_path / 'run'
-    run.mkdir()
-    records = [{'config': {}}, {'step': 0, 'eval/accuracy': 0.1}] + [
-        {'step': step, 'reward/accuracy': 0.1 * step, 'trajectories_sampled': 8, 'trajectories_trained': 3}
-        for step in range(1, 6)]
-    (run / 'log.jsonl').write_text(''.join(json.dumps(record) + '\n' for record in records))
-    run_train(run, f'--to={tmp_path}/curves.png', script='bench/plot.py')
-    assert (tmp_path / 'curves.png').stat().st_size > 10_000
+    """Two seeds of one method, one of another, over steps and over minutes."""
+    pytest.importorskip('seaborn')
+    for name in 'a_seed=1', 'a_seed=2', 'b_seed=1':
+        records = [{'config': {}}, {'step': 0, 'eval/accuracy': 0.1}] + [
+            {'step': step, 'eval/accuracy': 0.1 * step, 'trajectories_trained': 3, 'time/step': 1.5}
+            for step in range(1, 6)]
+        (tmp_path / name).mkdir()
+        (tmp_path / name / 'log.jsonl').write_text(''.join(json.dumps(record) + '\n' for record in records))
+    for x in 'step', 'minutes':
+        runs = tmp_path.glob('*_seed=?')
+        run_train(*runs, f'--to={tmp_path}/{x}.png', f'--x={x}', script='bench/plot.py')
+        assert (tmp_path / f'{x}.png').stat().st_size > 10_000
+
+
+def test_ablation_table(tmp_path):
+    """One seed and five steps, as the README says; a second call runs nothing anew and prints the same."""
+    command = ['table8', '--seeds=1', '--steps=5', '--jobs=2', f'--out={tmp_path}']
+    text = run_train(*command, script='bench/ablate.py')
+    written = {file: file.stat().st_mtime for file in tmp_path.rglob('*')}
+    assert run_train(*command, script='bench/ablate.py') == text
+    assert written == {file: file.stat().st_mtime for file in tmp_path.rglob('*')}
+    title, _, _, *lines = text.strip().splitlines()
+    assert title == 'table8: seconds of each stage of a step; 1 seeds'
+    (grpo, fastrl), runs = (line.split() for line in lines), sorted(tmp_path.glob('toy/*'))
+    assert (grpo[0], fastrl[0], len(runs)) == ('GRPO', 'FastRL', 2)
+    log = [record for record in read_log(runs[1]) if 'time/step' in record]  # ..._old_logps=recompute_...
+    assert len(log) == 5 and runs[1].name.startswith('grpo_old_logps=recompute_max_steps=5_seed=1')
+    assert float(grpo[1]) == pytest.approx(sum(record['time/step'] for record in log) / 5, abs=1e-3)
+    assert min(map(float, grpo[1:6])) > 0 < min(map(float, fastrl[1:6]))

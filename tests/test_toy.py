@@ -107,12 +107,6 @@ def test_worked_answers(level):
     assert lucky < 0.1 * 300, 'wrong recipes are wrong, but for coincidences like 2 + 2 = 2 * 2'
 
 
-def test_unknown_level(tmp_path):
-    with pytest.raises(SystemExit, match=r'toy_level = 3: it must be one of \[1, 2\]'):
-        toy.prepare(tmp_path, level=3)
-    assert not list(tmp_path.iterdir())
-
-
 def test_same_seed_same_toy(tmp_path, folder):
     torch.manual_seed(5)
     expected = torch.rand(1)
