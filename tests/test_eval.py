@@ -58,7 +58,7 @@ def test_every_question_counts_once(whole, flags, launch, tmp_path):
 
 
 def test_what_is_written(whole, level):
-    """One line an answer, as other tools read them, and one JSON with settings, versions and all answers."""
+    """E2: one line an answer, as other tools read them; one JSON with settings, versions and all answers."""
     report, (path, lines) = read(whole[0]), answers_of(whole[0])
     (records,) = report['answers'].values()
     assert records == sorted(lines, key=lambda r: (r['index'], r['sample']))

@@ -1,10 +1,13 @@
 """Sampling and log-probs of real small models (Qwen2.5-VL with pictures, Llama)
 against the library's own passes."""
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
 import transformers
-from helpers import sharpen, stack, tiny_llama, tiny_qwen_vl, word_tokenizer
+from helpers import ROOT, sharpen, stack, tiny_llama, tiny_qwen_vl, word_tokenizer
 from PIL import Image
 from transformers import GenerationConfig, Qwen2VLImageProcessorPil
 
@@ -63,8 +66,8 @@ def teacher_forced(model, policy, prompt, ids):
 @pytest.mark.parametrize('name', ['llama', 'examples', 'qwen_vl'])
 @torch.no_grad()
 def test_logps_of_sampler_and_policy_equal_plain_forward(name, temperature):
-    """S4, V3, V4, T4: left padding, ragged pictures, both temperatures;
-    the sampler's and both log-prob paths."""
+    """S4, S10, T5, V3, V4, V9, T4: left padding, ragged pictures, both temperatures; the sampler's and both
+    log-prob paths, on the ids that were sampled."""
     model, processor, prompts = setting(name)
     policy = Policy(model, temperature)
     rollouts = generate(policy, processor, prompts, 4, [2], range(len(prompts)), 12)
@@ -178,7 +181,7 @@ def test_end_tokens_are_part_of_the_response():
 
 
 def test_trajectories_come_question_by_question():
-    """In the order of the questions, whatever the order of their lengths; the cost counts the prompt too."""
+    """S9: in the order of the questions, whatever the order of their lengths; the cost counts the prompt."""
     model, processor = tiny_llama()
     prompts = [encode(question, processor) for question in reversed(TEXTS)]
     trajectories = rollout.generate(Policy(model), processor, prompts, 3, [2, 9], range(5), 12, 100)
@@ -188,6 +191,71 @@ def test_trajectories_come_question_by_question():
         assert type(t.truncated) is bool and t.truncated == (t.ids[-1] not in (2, 9))
         assert t.text == processor.decode(t.ids, skip_special_tokens=True)
     assert rollout.generate(Policy(model), processor, [], 3, [2], [], 12) == []
+
+
+def test_sampling_feeds_single_tokens(monkeypatch):
+    """S8: one prefill, then a token at a time from the cache, also if the model checkpoints in training."""
+    model, processor, prompts = setting('qwen_vl')
+    policy, widths = Policy(model), []
+    plain = generate(policy, processor, prompts, 2, [2], range(len(prompts)), 6)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})
+    policy.train(), policy.eval()
+    hook = model.base_model.language_model.register_forward_hook(
+        lambda module, args, kwargs, output: widths.append(output[0].shape[1]), with_kwargs=True)
+    checkpointed = generate(policy, processor, prompts, 2, [2], range(len(prompts)), 6)
+    hook.remove()
+    assert torch.equal(plain.ids, checkpointed.ids)
+    assert widths == [max(len(prompt['input_ids']) for prompt in prompts)] + [1] * (plain.ids.shape[1] - 1)
+
+
+@torch.no_grad()
+def test_logits_exist_in_pieces(monkeypatch):
+    """P2: no more numbers at once than LOGITS_AT_ONCE, of response tokens only, and the same log-probs."""
+    model, processor, prompts = setting('llama')
+    policy, sizes = Policy(model), []
+    rollouts = generate(policy, processor, prompts, 4, [2], range(len(prompts)), 12)
+    whole = policy(prompts, rollouts.owner, rollouts.ids, rollouts.mask)
+    monkeypatch.setattr('model.LOGITS_AT_ONCE', 5 * 120)
+    hook = policy.head.register_forward_hook(lambda module, args, output: sizes.append(output.shape))
+    pieces = policy(prompts, rollouts.owner, rollouts.ids, rollouts.mask)
+    hook.remove()
+    assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(whole, pieces))
+    assert {shape[-1] for shape in sizes} == {120} and max(shape[0] for shape in sizes) == 5
+    assert sum(shape[0] for shape in sizes) == rollouts.mask.sum()
+
+
+MEASURE = """
+import resource, sys, torch, transformers
+sys.path.insert(0, sys.argv[1])
+import model
+torch.manual_seed(0)
+llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+    vocab_size=151_936, hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2,
+    tie_word_embeddings=True))
+ids = torch.randint(151_936, (8, 512))
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+policy = model.Policy(llama)
+prompt = {'input_ids': torch.arange(2), 'attention_mask': torch.ones(2, dtype=torch.long)}
+before = peak()
+if sys.argv[2] == 'ours':
+    logps, _ = policy([prompt], torch.zeros(8, dtype=torch.long), ids, torch.ones(8, 512, dtype=torch.bool))
+else:
+    logits = llama(torch.cat([torch.arange(2).expand(8, 2), ids], 1)).logits.float()[:, 1:-1]
+    logps = logits.log_softmax(-1).gather(-1, ids[..., None])[..., 0]
+logps.sum().backward()
+print(peak() - before, logps.sum().item())
+"""
+
+
+@pytest.mark.slow
+def test_memory_of_log_probs():
+    """P2: 8 x 512 tokens of 151,936 words, forward and backward: at most a sixth of what fp32 logits take."""
+    (ours, same), (theirs, sums) = (
+        map(float, subprocess.run([sys.executable, '-c', MEASURE, str(ROOT), which], text=True, check=True,
+                                  capture_output=True, timeout=600).stdout.split())
+        for which in ('ours', 'logits'))
+    print(f'GB: {ours:.2f} in pieces, {theirs:.2f} at once, {theirs / ours:.1f} times')
+    assert same == pytest.approx(sums, rel=1e-5) and ours * 6 < theirs
 
 
 def test_what_follows_the_end_changes_nothing():

@@ -79,7 +79,8 @@ def second(whole_run, level, answers, launch, tmp_path_factory):
 
 
 def test_log(first):
-    """One line of settings, then one per step with all names and numbers that fit together."""
+    """One line of settings, then one per step with all names and numbers that fit together (R14: also the
+    share of answers that were cut off)."""
     config, start, *steps = read_log(first[0])
     assert config['config']['questions_per_step'] == 6 and config['config']['learning_rate'] == 1e-3
     assert start['step'] == 0 and 'eval/accuracy' in start
@@ -286,11 +287,13 @@ def test_two_processes_equal_one(everything, launch, level, tmp_path):
         record['trajectories_trained'] for record in read_log(out)[2:])
 
 
-@pytest.mark.parametrize('flag', ['--share_prefix=false', '--gradient_checkpointing'])
-def test_full_sequences_equal_the_shared_prefix(everything, launch, level, tmp_path, flag):
-    """The other way through the model gives the same weights; the export is unmarked (C7)."""
+@pytest.mark.parametrize('flag, processes', [
+    ('--share_prefix=false', 1), ('--gradient_checkpointing', 1), ('--gradient_checkpointing', 2)])
+def test_full_sequences_equal_the_shared_prefix(everything, launch, level, tmp_path, flag, processes):
+    """The other way through the model gives the same weights, also with checkpointing under DDP (D6); the
+    export is unmarked (C7)."""
     flags, out = everything
-    launch(*flags, f'--out_dir={tmp_path}', flag)
+    launch(*flags, f'--out_dir={tmp_path}', flag, processes=processes)
     assert_same_run(tmp_path, out, level / 'warm_start')
     assert (tmp_path / 'latest' / 'config.json').read_text() == (out / 'latest' / 'config.json').read_text()
 
