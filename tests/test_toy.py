@@ -52,7 +52,7 @@ def folder(tmp_path_factory):
 def test_rows_on_disk(folder, tmp_path):
     assert [path.name for path in folder.parent.iterdir()] == ['level1'], 'nothing half-finished is left'
     seen = {}
-    for split, count in toy.ROWS.items():
+    for split, count in toy.TOY['rows'].items():
         rows = Dataset.from_parquet(str(folder / f'{split}.parquet'), cache_dir=str(tmp_path))
         assert rows.num_rows == count and len(set(rows['id'])) == count
         assert set(rows.column_names) == {'id', 'problem', 'images', 'answer', 'choices'}
@@ -77,7 +77,7 @@ def test_no_picture_of_test_is_trained_on(level):
 @pytest.mark.parametrize('level', toy.LEVELS)
 @pytest.mark.parametrize('seed', [0, 1])
 def test_the_text_alone_does_not_answer(level, seed):
-    for split, count in toy.ROWS.items():
+    for split, count in toy.TOY['rows'].items():
         answers = defaultdict(Counter)
         for scene, kind in toy.sample_questions(level, split, count, random.Random(seed)):
             answers[kind][toy.demonstration(scene, kind, 0, random)[1]] += 1
