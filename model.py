@@ -92,38 +92,41 @@ def end_ids(model, processor):
 
 def save(folder, model, processor, state, optimizer=None):
     """On all ranks: weights, config, tokenizer, state.json, shards of `optimizer`; renamed when complete.
-    -> '' or, on every rank, why that failed; an older `folder` is then as it was."""
+    -> '' or, on every rank, why that failed: then an older `folder` is as it was."""
     folder, aside = Path(folder), Path(f'{folder}.tmp')
     rank, problem = int(os.environ.get('RANK', 0)), ''
-    try:
-        aside.mkdir(parents=True, exist_ok=True)
-        if optimizer is not None:
-            shard = getattr(optimizer, 'optim', optimizer).state_dict()
-            torch.save({'optimizer': shard, 'rng': torch.get_rng_state()}, aside / f'rank{rank}.pt')
-        if rank == 0:
-            model.save_pretrained(aside)
-            processor.save_pretrained(aside)
-    except Exception as error:  # of many kinds when a disk is full
-        problem = f'rank {rank}: {error!r}'
-    problems = gather(problem)
-    if rank == 0 and not any(problems):
-        sizes = {file.name: file.stat().st_size for file in aside.iterdir()}
-        (aside / 'state.json').write_text(json.dumps(state | {'files': sizes}, indent=1))
-        if folder.exists():
-            folder.replace(f'{folder}.old')
-        aside.replace(folder)
-    for rest in (aside, f'{folder}.old') if rank == 0 else ():
-        shutil.rmtree(rest, ignore_errors=True)
+    for mine in rank > 0, rank == 0:  # rank 0 last: what has been renamed is whole
+        try:
+            if mine:
+                aside.mkdir(parents=True, exist_ok=True)
+            if mine and optimizer is not None:
+                shard = getattr(optimizer, 'optim', optimizer).state_dict()
+                torch.save({'optimizer': shard, 'rng': torch.get_rng_state()}, aside / f'rank{rank}.pt')
+            if mine and rank == 0:
+                model.save_pretrained(aside)
+                processor.save_pretrained(aside)
+                sizes = {file.name: file.stat().st_size for file in aside.iterdir()}
+                (aside / 'state.json').write_text(json.dumps(state | {'files': sizes}, indent=1))
+                shutil.rmtree(folder, ignore_errors=True)
+                aside.replace(folder)
+        except Exception as error:  # of many kinds when a disk is full
+            problem = f'rank {rank}: {error!r}'
+        problems = gather(problem)
+        if any(problems):
+            break
+    if rank == 0:
+        shutil.rmtree(aside, ignore_errors=True)
     return ' '.join(problems).strip()
 
 def newest(out_dir, say):
-    """The newest whole checkpoint out_dir/step_*, or None; a torn one is skipped with a warning."""
-    for folder in sorted(Path(out_dir).glob('step_??????'), key=os.path.getmtime, reverse=True):
+    """The newest whole checkpoint out_dir/step_*, that of latest/ before all; or None. Warns of torn ones."""
+    latest, folders = Path(out_dir, 'latest').resolve().name, Path(out_dir).glob('step_??????')
+    for folder in sorted(folders, key=lambda x: (x.name == latest, os.path.getmtime(x)), reverse=True):
         try:
-            files = json.loads((folder / 'state.json').read_text())['files']
+            files = json.loads((folder / 'state.json').read_text()).get('files', {})
             if files == {name: (folder / name).stat().st_size for name in files}:
                 return folder
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError):
             pass
         say(f'warning: {folder} is torn, as files in it are missing or cut off: skipped')
 

@@ -46,11 +46,11 @@ def load_questions(dataset, split, limit=0):
 
 def encode(question, processor, config):
     """One question, `<image>` where a picture goes -> prompt: input_ids [P], attention_mask [P], pictures."""
-    pictures = [picture.point(lambda x: x / 256, 'L') if picture.mode[0] == 'I' else picture  # 16 bits
-                for picture in question.get('images') or []]
+    pictures = [x.point(lambda value: value / 256) if x.mode[0] == 'I' and x.getextrema()[1] > 255 else x
+                for x in question.get('images') or []]  # 16 bits
     problem = question['problem'] or ''
     parts, sees = problem.split('<image>'), hasattr(processor, 'image_processor')
-    if not problem.strip() or question.get('answer', '') is None:
+    if not problem.strip() or question.get('answer', '?') in (None, ''):
         raise ValueError(f'problem {problem!r} and answer {question.get("answer")!r} must both be there')
     if len(parts) - 1 != len(pictures) or pictures and not sees:
         raise ValueError(f'question {question.get("id")!r} has {len(parts) - 1} <image> marks and '

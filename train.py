@@ -126,7 +126,7 @@ if {dataset, init_from} & {'toy_geo', 'toy'} and not made.exists():
 
 # a fresh policy, or the newest checkpoint of out_dir with its optimizer, position and statistics
 state = {'step': 0, 'drawn': 0, 'updates': 0, 'bad_steps': 0, 'best': -1.0, 'init_from': start}
-resumed = models.newest(out_dir, say) if auto_resume or init_from == 'resume' else None
+resumed = models.gather((auto_resume or init_from == 'resume') and models.newest(out_dir, say))[0]
 if resumed:
     start, state = resumed, state | json.loads((resumed / 'state.json').read_text())
     for key in ('world', 'dataset', 'toy_level', 'seed', 'questions_per_step', 'rollouts_per_question'):
@@ -137,25 +137,26 @@ elif init_from == 'resume':
     fail(f'init_from = resume, but {out_dir} has no whole checkpoint: start afresh, or correct out_dir')
 path, log = Path(out_dir, 'log.jsonl'), open(os.devnull, 'w')
 try:
+    rewarding.find(reward)
+    model, processor = models.load(start, **loading)
+    questions = sampling.load_questions(data_name, 'train')
+    test_questions = sampling.load_questions(test_name, 'test', eval_questions)
+    fitting, tested = models.gather([sampling.usable(rows, processor, config, say)  # as rank 0 finds them
+                                     for rows in (questions, test_questions)])[0]
+    if len(fitting) < questions_per_step or not tested:
+        raise ValueError(f'{len(fitting)} questions, {len(tested)} to test, are left: too few, see above; '
+                         f'raise max_prompt_tokens, lower max_pixels or questions_per_step')
     if rank == 0:
         path.parent.mkdir(parents=True, exist_ok=True)
         for rest in path.parent.glob('*.tmp'):  # of a run that was killed while saving
             shutil.rmtree(rest, ignore_errors=True)
         done = path.read_text().splitlines(True) if state['step'] and path.is_file() else []
-        done = [line for line in done if json.loads(line).get('step', 0) <= state['step']]
+        done = [x for x in done if x[-1] == '\n' and json.loads(x).get('step', 0) <= state['step']]
         path.with_suffix('.tmp').write_text(''.join(done))  # aside, then renamed: no line gets lost
         log = path.with_suffix('.tmp').replace(path).open('a', buffering=1)  # by line: printed is written
-    rewarding.find(reward)
-    model, processor = models.load(start, **loading)
-    questions = sampling.load_questions(data_name, 'train')
-    test_questions = sampling.load_questions(test_name, 'test', eval_questions)
-    fitting = sampling.usable(questions, processor, config, say)
-    test_questions = test_questions.select(sampling.usable(test_questions, processor, config, say))
 except (OSError, ValueError) as error:
     fail(f'{error} (init_from = {init_from!r}, dataset = {dataset!r}, out_dir = {out_dir!r})')
-if len(fitting) < questions_per_step:
-    fail(f'{len(fitting)} questions of {dataset} are left, but questions_per_step = {questions_per_step}: '
-         'raise max_prompt_tokens, lower max_pixels or take fewer questions per step')
+test_questions = test_questions.select(tested)
 per_epoch = len(fitting) - len(fitting) % questions_per_step  # the rest of an epoch's permutation is left out
 max_steps = max_steps or epochs * per_epoch // questions_per_step  # with refills or skips, epochs end earlier
 
@@ -195,7 +196,7 @@ doubts = {f'ratio = {ratio}: GSPO takes average = seq, not token': ratio != 'tok
           f'no eval_dataset: {dataset} tests what it trains': Path(data_name).suffix and not eval_dataset}
 for why in (why for why, doubtful in doubts.items() if doubtful):
     say(f'warning: {why}')
-signals = []  # SIGTERM, Ctrl-C: the step is finished and saved
+signals, last, stopping = [], False, False  # SIGTERM, Ctrl-C: the step is finished and saved
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda number, _: signals.append(number))
 
@@ -215,14 +216,14 @@ def save(name=''):
     folder = Path(out_dir, name or f'step_{state["step"]:06d}')
     problem = models.save(folder, model, processor, now | {'settings': config}, None if name else optimizer)
     if problem:  # as long as the run goes on, nothing is lost
-        (fail if state['step'] == max_steps or signals else say)(
+        (fail if (last or stopping) and not name else say)(
             f'{folder} could not be written: {problem}; what {out_dir} held is unharmed')
     elif rank == 0 and not name:
-        link = Path(out_dir, f'latest.{os.getpid()}')  # aside, then renamed
-        link.symlink_to(folder.name)
-        link.replace(Path(out_dir, 'latest'))
-        for old in sorted(Path(out_dir).glob('step_??????'), key=os.path.getmtime)[:-keep_checkpoints]:
-            shutil.rmtree(old)
+        (folder / 'latest').symlink_to(folder.name)  # aside, then moved
+        (folder / 'latest').replace(Path(out_dir, 'latest'))
+        others = sorted({*Path(out_dir).glob('step_??????')} - {folder}, key=os.path.getmtime)
+        for old in others[:1 - keep_checkpoints or None]:
+            shutil.rmtree(old, ignore_errors=True)
     models.gather(None)  # no rank ends before all is written
 
 def explain(group, chosen, kept):
@@ -373,7 +374,7 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
         fail(f'step {step}: {state["bad_steps"]} steps in a row had a gradient that is nan or infinite, on '
              f'{names}; last good checkpoint: {models.newest(out_dir, say)}')
     if check_every and (step == 1 or step % check_every == 0):
-        sums = models.gather(str(sum(p.detach().double().abs().sum() for p in policy.parameters()).item()))
+        sums = models.gather(str(sum(p.detach().abs().sum(dtype=torch.float64) for p in policy.parameters())))
         if len({*sums}) > 1:
             fail(f'step {step}: the weights of the ranks differ (sums {sums}): broken hardware, or a bug')
     lap('time/update')
@@ -410,13 +411,14 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
     if print_every and step % print_every == 0:
         q = max(range(len(groups)), key=lambda q: len(set(advantages[q])))
         say('\n'.join(explain(groups[q], chosen[q], kept[q])) if groups[q] else 'all answers were cut off')
-    last, stopping = step == max_steps or 0 < epochs * per_epoch <= drawn, any(models.gather(signals))
+    last = step == max_steps or 0 < epochs * per_epoch <= drawn
     if last or eval_every and step % eval_every == 0:
         record |= evaluation()
         if record['eval/accuracy'] > state['best']:  # "best" is replaced by strictly better scores only
             state['best'] = record['eval/accuracy']
             save('best')
     print(json.dumps(record), file=log)
+    stopping = any(models.gather(signals))
     if last or stopping or save_every and step % save_every == 0 and not state['bad_steps']:
         save()
     if stopping and not last:

@@ -49,7 +49,7 @@ if __name__ == '__main__':
     runs = pandas.DataFrame({'table': name, 'row': row} | found[job] for (name, row, _), job in jobs.items())
     for name, rows in runs.groupby('table', sort=False):
         table, groups = BOOK['tables'][name], rows.drop(columns='table').groupby('row', sort=False)
-        means, halves = groups.mean(), groups.sem() * BOOK['student'][args.seeds]
+        means, halves = groups.mean(), groups.sem() * BOOK['student'][min(args.seeds, 10)]
         shown = means.map('{:.3f}'.format) + halves.map(' ± {:.3f}'.format).replace(' ± nan', '')
         bases = [row.partition(' + ')[0] if ' + ' in row else means.index[0] for row in means.index]
         shown['speed'] = (means['seconds'][bases].to_numpy() / means['seconds']).round(2)

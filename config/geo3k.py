@@ -5,9 +5,7 @@ out_dir, dataset, init_from = 'out/geo3k', 'geo3k', 'Qwen/Qwen2.5-VL-7B-Instruct
 prompt_suffix = ('\nReason step by step inside <thinking> </thinking> before you answer. '
                  'Then write the final answer inside \\boxed{}.')
 min_pixels, max_pixels = 262144, 4194304
-max_steps, epochs = 0, 25  # of 8 steps
-questions_per_step, max_response_tokens = 256, 2048
+max_steps, epochs, questions_per_step, max_response_tokens = 0, 25, 256, 2048  # epochs of 8 steps
 beta, old_logps = 0.01, 'recompute'  # as the paper does
-learning_rate, weight_decay, beta2, warmup_steps = 1e-6, 0.01, 0.999, 0
-gradient_checkpointing = True
+learning_rate, weight_decay, beta2, warmup_steps, gradient_checkpointing = 1e-6, 0.01, 0.999, 0, True
 eval_temperature, eval_top_p, eval_sampled, eval_every, save_every = 0.6, 0.95, False, 8, 8

@@ -4,8 +4,6 @@ out_dir, dataset, init_from = 'out/grounding', 'os_atlas', 'Qwen/Qwen3.5-9B'
 reward = 'grounding'  # format + IoU + center-in: 0 to 2.5
 prompt_suffix = ('\nReason inside <thinking> </thinking>. Then write the box as '
                  '\\boxed{[left, top, right, bottom]}, in thousandths of width and height.')
-max_prompt_tokens = 4096  # a screenshot of 1920 x 1080 takes 2,040
-max_response_tokens, eval_questions = 1024, 500
-max_steps, questions_per_step = 390, 128  # one pass; 4 updates of 32 questions x 8 rollouts
-learning_rate, weight_decay, beta2, warmup_steps = 1e-6, 0.01, 0.999, 0  # as in config/geo3k.py
-gradient_checkpointing = True
+max_prompt_tokens, max_response_tokens = 4096, 1024  # a screenshot of 1920 x 1080 takes 2,040
+max_steps, questions_per_step, eval_questions = 390, 128, 500  # one pass; 4 updates of 32 questions
+learning_rate, weight_decay, beta2, warmup_steps, gradient_checkpointing = 1e-6, 0.01, 0.999, 0, True

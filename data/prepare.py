@@ -60,8 +60,8 @@ def flatten(picture, folder):
     if not isinstance(picture, Picture.Image):
         picture = Image().encode_example(str(folder / picture) if isinstance(picture, str) else picture)
         picture = Image().decode_example(picture)
-    if picture.mode[0] == 'I':  # 16 bits a point
-        picture = picture.point(lambda value: value / 256, 'L')
+    if picture.mode[0] == 'I' and picture.getextrema()[1] > 255:  # 16 bits a point
+        picture = picture.point(lambda value: value / 256)
     page = Picture.new('RGBA', picture.size, 'white')
     return Picture.alpha_composite(page, picture.convert('RGBA')).convert('RGB')
 

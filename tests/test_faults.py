@@ -62,7 +62,7 @@ Path.symlink_to = not_yet
     'an old one is deleted': '''
 rmtree = shutil.rmtree
 def half(path, **how):
-    if Path(path).name == 'step_000002':
+    if Path(path).name == 'step_000002' and Path(path).exists():
         (Path(path) / 'model.safetensors').unlink()
         die('delete', 1)
     rmtree(path, **how)
@@ -141,6 +141,53 @@ def test_a_torn_checkpoint_is_skipped(whole, flags, launch, tmp_path, file):
     text = launch(*flags, f'--out_dir={out}')
     assert f'warning: {out}/step_000008 is torn' in text and 'step 8/8' in text and 'step 7/8' not in text
     same_run(out, whole())
+
+
+def test_traces_of_a_kill_are_no_hindrance(whole, flags, launch, tmp_path):
+    """Folders written aside, a line of the log cut off, a clock that went back between two runs."""
+    out = tmp_path / 'out'
+    shutil.copytree(whole(), out, symlinks=True)
+    shutil.rmtree(out / 'step_000008')
+    (out / 'latest').unlink()
+    (out / 'latest').symlink_to('step_000007')
+    shutil.copytree(out / 'step_000007', out / 'step_000008.tmp')
+    shutil.copytree(out / 'step_000007', out / 'best.tmp')
+    os.utime(out / 'step_000007', (time.time() + 9999, time.time() + 9999))
+    log = (out / 'log.jsonl').read_text()
+    (out / 'log.jsonl').write_text(log[:-20])
+    launch(*flags, f'--out_dir={out}', '--keep_checkpoints=1')
+    assert models.newest(out, print) == (out / 'latest').resolve() == out / 'step_000008'
+    assert without_times(read_log(out)) == without_times(read_log(whole()))
+    assert {path.name for path in out.iterdir()} == {'latest', 'log.jsonl', 'step_000008'}
+
+
+def test_a_start_that_fails_leaves_the_log_alone(whole, flags, launch, tmp_path):
+    shutil.copytree(whole(), tmp_path / 'out', symlinks=True)
+    before = (tmp_path / 'out' / 'log.jsonl').read_text()
+    for wrong in '--init_from=nowhere', '--dataset=nowhere', '--reward=nowhere.py:f', '--max_prompt_tokens=3':
+        launch(*flags, f'--out_dir={tmp_path}/out', '--auto_resume=false', wrong, ok=False)
+        assert (tmp_path / 'out' / 'log.jsonl').read_text() == before
+
+
+def test_ranks_take_the_same_checkpoint_and_questions(whole, flags, launch, tmp_path):
+    """What rank 0 finds counts for all: rank 1 sees no checkpoint, and cannot read a question."""
+    before = '''
+import model, rollout
+if RANK == 1:
+    model.newest = lambda *args: None
+    encode = rollout.encode
+    def unreadable(question, *args):
+        if question['id'] == 'train-3' and not hasattr(rollout, 'read'):
+            rollout.read = True
+            raise OSError('stale file handle')
+        return encode(question, *args)
+    rollout.encode = unreadable
+'''
+    out = tmp_path / 'out'
+    shutil.copytree(whole(2), out, symlinks=True)
+    shutil.rmtree(out / 'step_000008')
+    launch(*flags, f'--out_dir={out}', processes=2, before=before)
+    same_run(out, whole(2))
 
 
 def test_nothing_whole_is_left(whole, flags, launch, tmp_path):
@@ -227,6 +274,30 @@ def test_files_limited_in_size(flags, launch, tmp_path):
     assert f'{tmp_path}/out/step_000001 could not be written' in text and 'Traceback' not in text
     assert f'error: {tmp_path}/out/step_000002 could not be written: rank 0: ' in text.splitlines()[-1]
     assert {path.name for path in (tmp_path / 'out').iterdir()} == {'log.jsonl'}
+
+
+@pytest.mark.parametrize('length', [['--max_steps=3'], ['--max_steps=0', '--epochs=1', '--greso']])
+def test_best_and_last_that_cannot_be_written(flags, launch, tmp_path, length):
+    """Where best/ fails the checkpoint still comes; where the last checkpoint fails the run ends in an error,
+    also when the data end before max_steps; the log has its last line."""
+    for name, ok in ('best', True), ('step_', False):
+        before = f'''
+import transformers
+save = transformers.PreTrainedModel.save_pretrained
+def full(self, folder):
+    if folder.name.startswith('{name}'):
+        raise OSError(28, 'No space left on device')
+    save(self, folder)
+transformers.PreTrainedModel.save_pretrained = full
+import eval
+summary, calls = eval.summary, []
+eval.summary = lambda records: calls.append(1) or summary(records) | {{'accuracy': len(calls) / 100}}
+'''
+        out = tmp_path / name
+        text = launch(*flags, *length, '--eval_every=1', f'--out_dir={out}', before=before, ok=ok)
+        assert f'{out}/{name}' in text and 'could not be written' in text and 'Traceback' not in text
+        assert ('error: ' in text) != ok and ((out / 'latest' / 'state.json').is_file()) == ok
+        assert 'eval/accuracy' in read_log(out)[-1] and read_log(out)[-1]['step'] >= 3
 
 
 def test_no_place_for_the_log(flags, launch, tmp_path):
@@ -437,12 +508,15 @@ def test_bad_rows_are_left_out_at_the_start(small, launch, odd_rows, tmp_path):
 
 
 def test_deep_pictures_keep_their_greys(level):
-    """16 bits a point are scaled, not cut off at white."""
+    """16 bits a point are scaled, not cut off at white; unless they hold no more than 8."""
     _, processor = models.load(str(level / 'warm_start'))
     settings = {'system_prompt': '', 'prompt_suffix': '', 'examples': []}
-    light, deep = (rollout.encode({'problem': '<image>a', 'images': [shades(mode)]}, processor, settings)
-                   for mode in ('L', 'I;16'))
+    light = shades('L')
+    eight = Picture.fromarray(numpy.asarray(light).astype('uint16'))
+    light, deep, eight = (rollout.encode({'problem': '<image>a', 'images': [x]}, processor, settings)
+                          for x in (light, shades('I;16'), eight))
     assert (light['pixel_values'] - deep['pixel_values']).abs().max() < 0.02
+    assert torch.equal(light['pixel_values'], eight['pixel_values'])
 
 
 # ------------------------------------------------------------------------------------------------ trust
