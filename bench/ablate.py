@@ -29,7 +29,7 @@ def run(job):
     log = pandas.read_json(folder / 'log.jsonl', lines=True)
     known, unseen, _ = json.loads(next(folder.glob('eval_*.json')).read_text())['scores'].values()
     return {'greedy': log['eval/accuracy'].dropna().iloc[-1], 'sampled': known['accuracy'],
-            'unseen': unseen['accuracy'], 'pass@16': unseen['pass@16'], 'seconds': log['time/step'].sum(),
+            'unseen': unseen['accuracy'], 'pass@16': unseen.get('pass@16'), 'seconds': log['time/step'].sum(),
             'trained': log['trajectories_trained'].mean(), **log.filter(regex='^time/|^memory/').mean()}
 
 if __name__ == '__main__':
