@@ -1,5 +1,4 @@
 """How fast, against what people use: one process, the same model, questions and updates (see speed.toml).
-
     python bench/speed.py long short --max_steps=3 --cpu_threads=2   SmolLM2 on sums; flags are train.py's
 TRL's GRPOTrainer joins in where it is installed (pip install trl), and takes most of the time."""
 import runpy
@@ -26,25 +25,27 @@ def train(flags, out):
     names = runpy.run_path(sys.path[0] + '/train.py', run_name='__main__')
     return names, pandas.read_json(Path(out, 'log.jsonl'), lines=True)[3:].mean(numeric_only=True)
 
-def trl(model, processor, prompts, T, updates, out):
-    """A step of TRL's GRPOTrainer, 8 answers to each prompt -> seconds, and those of them in generate()."""
-    from trl import GRPOConfig, GRPOTrainer
-    rows = [{'prompt': processor.decode(prompt['input_ids'])} for prompt in prompts]
-    trainer = GRPOTrainer(
-        model, lambda completions, **_: [float(coin(text, None)) for text in completions],
-        GRPOConfig(out, per_device_train_batch_size=8 * len(prompts) // updates, steps_per_generation=updates,
-                   max_steps=updates, max_completion_length=T, **TABLE['trl']),
-        train_dataset=Dataset.from_list(rows), processing_class=processor)
-    generate, sampling, start = model.generate, [], time.perf_counter()
+def generate(names):
+    """Seconds in which the library's own generate() samples as many answers to the last step's questions."""
+    batch, start = names['models'].collate([*names['prompts'].values()], names['device']), time.perf_counter()
+    names['model'].generate(**batch, do_sample=True, top_k=0, max_new_tokens=names['max_response_tokens'],
+                            num_return_sequences=names['rollouts_per_question'])
+    return time.perf_counter() - start
 
-    def timed(*args, **kwargs):
-        sampling.append(-time.perf_counter())
-        found = generate(*args, **kwargs)
-        sampling.append(time.perf_counter())
-        return found
-    model.generate = timed
+def trl(names, out):
+    """Seconds of a step of TRL's GRPOTrainer, 8 answers to each of the last step's questions."""
+    from trl import GRPOConfig, GRPOTrainer
+    prompts, updates, processor = names['prompts'].values(), names['updates_per_step'], names['processor']
+    config = GRPOConfig(
+        out, per_device_train_batch_size=8 * len(prompts) // updates, steps_per_generation=updates,
+        max_steps=updates, max_completion_length=names['max_response_tokens'], **TABLE['trl'])
+    rows = Dataset.from_list([{'prompt': processor.decode(prompt['input_ids'])} for prompt in prompts])
+    trainer = GRPOTrainer(
+        names['model'], lambda completions, **_: [float(coin(text, None)) for text in completions], config,
+        train_dataset=rows, processing_class=processor)
+    start = time.perf_counter()
     trainer.train()
-    return time.perf_counter() - start, sum(sampling)
+    return time.perf_counter() - start
 
 if __name__ == '__main__':
     table, words = {}, sys.argv[1:]
@@ -53,10 +54,9 @@ if __name__ == '__main__':
         with tempfile.TemporaryDirectory() as out:
             for method, more in TABLE['methods'].items():
                 names, table[setting, method] = train(flags + more, out)
+            table[setting, "the library's"] = pandas.Series({'time/generate': generate(names)})
             if find_spec('trl') and setting in TABLE['with_trl']:
-                seconds = trl(names['model'], names['processor'], [*names['prompts'].values()],
-                              names['max_response_tokens'], names['updates_per_step'], out)
-                table[setting, 'TRL'] = pandas.Series(dict(zip(('time/step', 'time/generate'), seconds)))
+                table[setting, 'TRL'] = pandas.Series({'time/step': trl(names, out)})
     table = pandas.DataFrame(table).T[TABLE['columns']]
     table['passes'] = table['time/old'] + table['time/update']
     for key, own in TABLE['ratios']:

@@ -6,17 +6,19 @@ from helpers import read_log, run_train
 
 @pytest.fixture(scope='module')
 def shown(level):
-    """bench/speed.py on a few questions -> the rows of its table, one number a method."""
+    """bench/speed.py on a few questions -> the rows of its table, one number a method, of the library's own
+    sampling but seconds and their ratio."""
     text = run_train('toy', f'--init_from={level}/warm_start', f'--dataset={level}', '--questions_per_step=4',
                      '--rollouts_per_question=4', '--max_response_tokens=24', '--max_steps=3',
                      script='bench/speed.py')
-    lines = text[text.rindex('FastRL\n'):].splitlines()[1:]
+    lines = text[text.rindex("the library's\n"):].splitlines()[1:]
     return {line[:40].strip(): [float(word) for word in line[40:].split()] for line in lines if line.strip()}
 
 
 def test_speed_table(shown):
     """Four methods; the ratio of a method to itself is 1; FastRL trains on fewer trajectories."""
-    assert all(len(row) == 4 for row in shown.values())
+    assert all(len(row) == 4 + name.startswith('time/generate') for name, row in shown.items())
+    assert shown['time/generate'][4] > 0
     sampled, trained = shown['rollout/length'], shown['trajectories_trained']
     assert trained[0] == trained[1] == trained[2] > trained[3] > 0 and min(sampled) > 1
     assert shown['time/old'][2:] == [0, 0] and min(shown['time/old'][:2]) >= 0
