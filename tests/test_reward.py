@@ -185,8 +185,9 @@ NO_LETTERS = ["", "A", "C", "E", "60", "46", "ABC", "A or B", "B, C", "Because",
               "A. B", "BC", "B C"]
 
 
-@pytest.mark.parametrize("truth", ["B", r"45^\circ"])  # R12: the label may be the letter or the option's text
+@pytest.mark.parametrize("truth", ["B", r"45^\circ"])
 def test_choices(truth):
+    """R12: the truth may be the letter or the option's text, and so may the answer."""
     question = {"answer": truth, "choices": OPTIONS}
     for answer in [*LETTERS, "45", r"45^\circ", r"\frac{90}{2}"]:
         assert reward.grade(answer, question) is True, answer
