@@ -1,9 +1,6 @@
 """Rewards -> advantages; log-probs -> per-token loss -> scalar. Functions of tensors, no model, no settings.
 
-GRPO, DAPO and GSPO are one loss with different knobs (Eq. 1 of the FastRL paper and its relatives):
-    GRPO  ratio='token'            clip 0.2 / 0.3    KL (k3)   average 'token' (Eq. 1 as printed: 'seq')
-    DAPO  ratio='token'            clip 0.2 / 0.28   no KL     average 'token'
-    GSPO  ratio='sequence[_token]' clip 3e-4 / 4e-4  no KL     average 'seq'
+GRPO (Eq. 1 of the FastRL paper, with average 'seq'), DAPO and GSPO are one loss of many knobs: config/*.py.
 Beyond the papers: the ratio's exponent is clamped, negative advantages may have a dual clip, equal rewards
 give exactly 0. Masked positions are selected away, never multiplied by 0: inf and nan there reach nothing."""
 import torch
@@ -43,16 +40,14 @@ def kl_penalty(logps, ref_logps, kind='k3'):
     d = ref_logps.detach() - logps                                        # [K, T]
     d = torch.where(d.isfinite(), d, d.detach())                          # inf and nan pass no gradient
     near = d.clamp(-20, 20)
-    estimates = {'k3': (near.exp() - near - 1).clamp(-10, 10), 'k1': -d, 'abs': d.abs(), 'k2': d.square() / 2}
-    return estimates[kind]
+    return {'k3': (near.exp() - near - 1).clamp(-10, 10), 'k1': -d, 'abs': d.abs(), 'k2': d ** 2 / 2}[kind]
 
 def average(values, mask, how='token', count=None):
     """[K, T] -> scalar: the mean over tokens ('token'), or over responses of their token means ('seq').
     count: tokens or responses (also empty ones) of a whole update, whose parts add up; None: of this one."""
     if how not in ('token', 'seq'):
         raise ValueError(f"how={how!r}: use 'token' or 'seq'")
-    mask = mask.bool()
-    values, here = torch.where(mask, values, 0), mask.sum()               # [K, T], tokens
+    values, here = torch.where(mask.bool(), values, 0), mask.sum()        # [K, T], tokens
     if how == 'seq':
         values, here = values.sum(1) / mask.sum(1).clamp(min=1), len(mask)               # [K], responses
     return values.sum() / max(here if count is None else count, 1)

@@ -14,8 +14,6 @@ def select(responses, advantages, tau, ngram=1, eps=1e-4):
     responses [[5, 6, 7, 8], [5, 6, 7, 9]], advantages [1, 1]: 3 of 5 distinct ids are shared, deviation 0.4,
     so tau 0.4 -> [0, 1], 0.5 -> [0]; advantages [1, -1]: both stay. tau 0: all (GRPO), > 1: one a group."""
     tau = Fraction(round(tau * 10**6), 10**6)                  # the decimal that was meant, not its float
-    if tau <= 0:
-        return list(range(len(responses)))
     kept, sets = [], [ngrams(ids, ngram) for ids in responses]
     for group in advantage_groups(advantages, eps):
         for i in sorted(group, key=lambda i: -abs(advantages[i])):

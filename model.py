@@ -2,7 +2,6 @@
 
     model, processor = load('Qwen/Qwen2.5-VL-7B-Instruct', dtype=torch.bfloat16, device='cuda')
     logps, entropy = Policy(model)(prompts, owner, ids, mask)  # both [K, T]; `prompts` are encoded questions
-
 Any causal language model of transformers, with or without pictures. A prompt is computed once, its cache
 fans out to its responses (`prefill`, `extend`); where it can not, or with gradient checkpointing, full
 sequences take over. Logits exist for a chunk of tokens at a time. Sizes: Q prompts of length P,
@@ -19,7 +18,6 @@ import torch
 import torch.distributed as dist
 import transformers
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.optim.adamw import adamw
 from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
@@ -31,10 +29,6 @@ class PictureProcessor(transformers.Qwen2_5_VLProcessor):
     """Qwen-VL's own without the part for videos, which wants torchvision."""
     def __init__(self, image_processor, tokenizer, chat_template=None):
         super().__init__(image_processor, tokenizer, chat_template=chat_template or tokenizer.chat_template)
-
-    def save_pretrained(self, folder):  # one file a part, as the Hub's checkpoints have them
-        self.image_processor.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
 
 def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa', min_pixels=0, max_pixels=0,
          trust_remote_code=False):
@@ -137,7 +131,6 @@ def load_optimizer(folder, optimizer):
     params = [p for group in optimizer.param_groups for p in group['params']]
     for p, state in ((params[i], state) for i, state in shard['optimizer']['state'].items()):
         optimizer.state[p] = {key: x.to(p.device) for key, x in state.items()}  # torch's own would cast them
-        optimizer.state[p]['master'] = p if p.dtype == torch.float32 else optimizer.state[p]['master']
     torch.set_rng_state(shard['rng'])
 
 def collate(prompts, device):
@@ -232,19 +225,15 @@ class MasterAdamW(torch.optim.AdamW):
     """AdamW in fp32: weights in bf16 get masters in fp32, or steps of 1e-6 would round away."""
     @torch.no_grad()
     def step(self):
-        for group in self.param_groups:
-            params = [p for p in group['params'] if p.grad is not None]
-            for p in (p for p in params if not self.state[p]):
-                mean, square = (torch.zeros_like(p, dtype=torch.float32) for _ in range(2))
-                self.state[p] = dict(master=p.float(), mean=mean, square=square,  # master: p if it is fp32
-                                     step=torch.zeros((), device=p.device))
-            gradients, (beta1, beta2) = [p.grad.float() for p in params], group['betas']
-            masters, means, squares, steps = ([self.state[p][name] for p in params]
-                                              for name in ('master', 'mean', 'square', 'step'))
-            adamw(masters, gradients, means, squares, [], steps, fused=True, amsgrad=False, maximize=False,
-                  beta1=beta1, beta2=beta2, **{name: group[name] for name in ('lr', 'weight_decay', 'eps')})
-            for p, master in zip(params, masters):
-                p.copy_(master)
+        params = [p for group in self.param_groups for p in group['params'] if p.grad is not None]
+        weights = [p.data for p in params]
+        for p in params:  # for the step, each is its own master
+            gradient, p.grad = p.grad.float(), None
+            p.data, p.grad = self.state[p].get('master', p.data.float()), gradient
+        super().step()
+        for p, weight in zip(params, weights):
+            self.state[p]['master'] = p.data
+            p.data = weight.copy_(p.data)
 
 def make_optimizer(parameters, world, **settings):
     """MasterAdamW, its states sharded over ranks (ZeRO-1) where there are several."""

@@ -3,7 +3,6 @@
     questions = load_questions('geo3k', 'train')                                 problem, images, answer, ...
     prompts = [encode(question, processor, config) for question in questions]    unpadded tensors
     trajectories = generate(policy, processor, prompts, 8, ends, seeds, 2048)    8 of each question
-
 A token is drawn by inversion at a uniform number from its question's seed, whatever the batch and the ranks,
 from the distribution that is trained: a model's own defaults (top-k, top-p, penalties) play no part."""
 from dataclasses import dataclass
@@ -49,14 +48,13 @@ def encode(question, processor, config):
     pictures = [x.point(lambda value: value / 256) if x.mode[0] == 'I' and x.getextrema()[1] > 255 else x
                 for x in question.get('images') or []]  # 16 bits
     problem = question['problem'] or ''
-    parts, sees = problem.split('<image>'), hasattr(processor, 'image_processor')
+    parts, sees = (problem + config['prompt_suffix']).split('<image>'), hasattr(processor, 'image_processor')
     if not problem.strip() or question.get('answer', '?') in (None, ''):
         raise ValueError(f'problem {problem!r} and answer {question.get("answer")!r} must both be there')
     if len(parts) - 1 != len(pictures) or pictures and not sees:
         raise ValueError(f'question {question.get("id")!r} has {len(parts) - 1} <image> marks and '
                          f'{len(pictures)} images, and the model sees {"them" if sees else "none"}: '
                          'all must agree; correct the row, leave it out or take another model')
-    parts[-1] += config['prompt_suffix']
     turns = [('system', config['system_prompt'])] if config['system_prompt'] else []
     for asked, answered in config['examples']:  # shown as earlier turns
         turns += [('user', asked), ('assistant', answered)]
@@ -110,9 +108,8 @@ def pack(trajectories, prompts, device):
     """K trajectories -> Policy.forward's Q prompts (each once), owner [K], ids [K, T], mask [K, T]."""
     slots = list(dict.fromkeys(t.slot for t in trajectories))
     owner = torch.tensor([slots.index(t.slot) for t in trajectories], device=device)
-    ids = pad([t.ids for t in trajectories], device)
     mask = pad([[True] * len(t.ids) for t in trajectories], device)  # by length, never by comparing ids
-    return [prompts[slot] for slot in slots], owner, ids, mask
+    return [prompts[slot] for slot in slots], owner, pad([t.ids for t in trajectories], device), mask
 
 def chunks(rows, costs, budget):
     """Cut list `rows` so that number x largest cost of a piece is within budget; a lone row may exceed it."""

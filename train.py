@@ -1,8 +1,6 @@
 """FastRL: group-relative RL of (vision-)language models that trains only on trajectories that differ.
-
     python train.py                                        the toy: a tiny Qwen2.5-VL, no GPU, no download
     torchrun --nproc_per_node=8 train.py config/geo3k.py   Qwen2.5-VL-7B on 8 GPUs of 80 GB
-
 Departures from textbook GRPO:
 1. only trajectories that differ in advantage or tokens are trained on; pruning precedes every log-prob pass;
 2. the old log-probs are the sampler's own unless old_logps = 'recompute': one policy, one temperature;
@@ -42,7 +40,7 @@ trust_remote_code = False       # run model code that a checkpoint brings along
 # data
 dataset = 'toy_geo'             # a name under data/, or a parquet / jsonl file
 eval_dataset = ''               # '': the test split of dataset; a file has none and is taken itself
-toy_level = 1                   # 1: quick demo, 2: harder and richer; at least 1, at most 2
+toy_level = 1                   # 1: quick demo, 2: harder, 3: boxes; at least 1, at most 3
 system_prompt = ''              # '': none
 examples = []                   # worked examples shown as earlier turns: [[question, answer], ...]
 prompt_suffix = ''              # put behind every problem
@@ -170,14 +168,14 @@ reference = None if beta == 0 else models.Policy(
 wrapped = policy if world == 1 else torch.nn.parallel.DistributedDataParallel(
     policy, device_ids=[device] if cuda else None, forward_sync_buffers=False, gradient_as_bucket_view=True)
 optimizer = models.make_optimizer(policy.parameters(), world, lr=learning_rate, betas=(beta1, beta2),
-                                  weight_decay=weight_decay)
+                                  weight_decay=weight_decay, fused=True)
 adaptive, prompt_filter = ars.AdaptiveRollouts(rollouts_per_question, max_steps), ars.PromptFilter()
 rules = {  # what is worth training on: response ids and advantages of one question -> indices
     'mdap': lambda ids, A, generator: mdap.select(ids, A, tau, ngram),
     'cppo': lambda ids, A, generator: mdap.cppo(A, prune_rate),
     'random': lambda ids, A, generator: mdap.random_prune(len(A), prune_rate, generator),
     'advantage_only': lambda ids, A, generator: mdap.advantage_only(A, generator),
-    'none': lambda ids, A, generator: mdap.select(ids, A, tau if adaptive_rollouts else 0, ngram)}  # for ARS
+    'none': lambda ids, A, generator: mdap.select(ids, A, tau, ngram) if adaptive_rollouts else []}  # for ARS
 if resumed:
     adaptive.load_state_dict(state['ars'])
     prompt_filter.load_state_dict(state['greso'])
@@ -190,12 +188,8 @@ say(f'{model.num_parameters() / 1e6:.2f}M parameters in {model.dtype} on {device
     f'/ {world} ranks = {N // world}; {updates_per_step} updates a step\n'
     f'sampling: temperature {temperature}, no top-p, no top-k, no penalties; '
     f'forbidden ids {policy.forbidden.nonzero()[:, 0].tolist()}, end ids {ends}')
-doubts = {f'ratio = {ratio}: GSPO takes average = seq, not token': ratio != 'token' and average == 'token',
-          f'clip_high = {clip_high} hardly clips one ratio a sequence': ratio != 'token' and clip_high > 0.01,
-          f'drop_flat_groups with beta = {beta} drops their KL as well': drop_flat_groups and beta > 0,
-          f'no eval_dataset: {dataset} tests what it trains': Path(data_name).suffix and not eval_dataset}
-for why in (why for why, doubtful in doubts.items() if doubtful):
-    say(f'warning: {why}')
+if ratio != 'token' and (average == 'token' or clip_high > 0.01):
+    say(f'warning: ratio = {ratio} wants average = seq, not {average}, and clips near 4e-4, not {clip_high}')
 signals, last, stopping = [], False, False  # SIGTERM, Ctrl-C: the step is finished and saved
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda number, _: signals.append(number))
@@ -297,9 +291,9 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
             size = ars.refill_size(missing * G, flat, G, questions_per_step)
     else:
         save()
-        fail(f'step {step}: after max_refills = {max_refills} only {seen}. Near 0 reward, prompt or data '
-             'do not fit the model, near 1 little is left to learn: look at answers, raise max_refills or '
-             f'set dynamic_sampling = False. {out_dir}/latest is saved')
+        fail(f'step {step}: after max_refills = {max_refills} only {seen}. Near 0 reward, prompt or data do '
+             'not fit the model, near 1 little is left to learn: look at answers, raise max_refills or set '
+             f'dynamic_sampling = False. {out_dir}/latest is saved')
 
     # 3. prune: choose within each question, then add back until the number of survivors divides evenly
     groups = [[t for t in g if not (mask_truncated and t.truncated)] for g in groups[:questions_per_step]]
@@ -388,20 +382,20 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
     totals = torch.tensor(models.gather(totals.tolist()), dtype=torch.float64).sum(0) / max(1, len(norms))
     sampled = [t for group, _ in visits for t in group]
     record = {
-        'step': step, 'epoch': epoch, 'rollouts_per_question': G, 'refills': refill,
-        'questions_skipped': drawn - state['drawn'] - len(asked),
-        'updates': sum(norm < torch.inf for norm in norms), 'trajectories_sampled': len(sampled),
-        'trajectories_trained': len(trained), 'tokens_sampled': sum(len(t.ids) for t in sampled),
-        'tokens_trained': sum(len(t.ids) for t in trained), 'reward/mean': fmean(t.reward for t in sampled),
+        'step': step, 'epoch': epoch, 'rollouts_per_question': G, 'refills': refill, 'lr': lr,
+        'questions_skipped': drawn - state['drawn'] - len(asked), 'trajectories_sampled': len(sampled),
+        'updates': sum(norm < torch.inf for norm in norms), 'trajectories_trained': len(trained),
+        'tokens_sampled': sum(len(t.ids) for t in sampled), 'reward/mean': fmean(t.reward for t in sampled),
+        'tokens_trained': sum(len(t.ids) for t in trained),
+        'rollout/length': fmean(len(t.ids) for t in sampled),
         **{f'reward/{key}': fmean(t.parts[key] for t in sampled) for key in sampled[0].parts},
         'prune/kept_mean': fmean(map(len, kept)), 'prune/kept_max': max(map(len, kept)),
         'prune/flat_groups': fmean(not any(t.advantage for t in group) for group, _ in visits),
-        'rollout/length': fmean(len(t.ids) for t in sampled),
         'rollout/truncated': fmean(t.truncated for t in sampled),
         **dict(zip(('loss/policy', 'loss/kl', 'loss/clip_fraction', 'loss/entropy'), totals.tolist())),
-        'loss/grad_norm': sum(norms) / max(1, len(norms)), 'lr': lr, 'time/step': sum(spent.values()),
-        **spent, 'memory/peak_gb': torch.cuda.max_memory_allocated() / 1e9 if cuda else
-                                   resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
+        'loss/grad_norm': sum(norms) / max(1, len(norms)), 'time/step': sum(spent.values()), **spent,
+        'memory/peak_gb': torch.cuda.max_memory_allocated() / 1e9 if cuda else
+                          resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}
     state |= {'step': step, 'drawn': drawn, 'updates': state['updates'] + record['updates']}
     say('step {step}/{max_steps} epoch {epoch} | reward {reward/mean:.3f} accuracy {reward/accuracy:.3f} '
         'format {reward/format:.3f} | G {rollouts_per_question} trained {trajectories_trained}/'

@@ -542,8 +542,8 @@ def test_bf16_weights_move():
             parameter.grad = gradient(step).bfloat16()
             optimizer.step()
     state = ours.state[weight]
-    assert {key: state[key].dtype for key in ('master', 'mean', 'square')} == dict.fromkeys(
-        ('master', 'mean', 'square'), torch.float32)
+    assert {key: state[key].dtype for key in ('master', 'exp_avg', 'exp_avg_sq')} == dict.fromkeys(
+        ('master', 'exp_avg', 'exp_avg_sq'), torch.float32)
     assert (state['master'] != start.float()).float().mean() > 0.99 and (plain != start).float().mean() < 0.1
 
 
@@ -589,5 +589,5 @@ def test_optimizer_state_keeps_fp32(tmp_path, dtype):
     assert torch.equal(whole, resumed)
     state, uninterrupted = optimizer.state[resumed], before.state[whole]
     assert state['step'] == uninterrupted['step'] == 6
-    for key in ('master', 'mean', 'square'):
+    for key in ('master', 'exp_avg', 'exp_avg_sq'):
         assert state[key].dtype == torch.float32 and torch.equal(state[key], uninterrupted[key]), key
