@@ -1,7 +1,6 @@
 """Settings from a script's own first lines, from config files and from the command line, all checked.
 
     python train.py config/geo3k.py config/tiny_vl.py --tau=1   files in order, then flags: the last word wins
-
 A script assigns its settings (`tau = 0.8  # what it means`) above its call of configure(), a config file some
 of them; it is run: use only files you trust. Names must exist, types are the defaults', and comments bind:
 "'a' | 'b'" at the start lists all choices, "at least 2", "at most 1" are bounds. Errors name the cure."""
@@ -21,15 +20,14 @@ def fail(message):
 def read_settings(script):
     """The assignments above configure() in `script` -> {name: (default, comment)}, in order."""
     source = Path(script).read_bytes()  # bytes: ast counts columns in them
-    lines, settings = source.splitlines(), {}
-    for node in ast.parse(re.split(rb'(?m)^\w+ = configure\(', source)[0]).body:  # what is above it
-        if isinstance(node, ast.Assign):
-            comment = lines[node.end_lineno - 1][node.end_col_offset:].decode().strip(' #')
-            settings[node.targets[0].id] = (ast.literal_eval(node.value), comment)
-    return settings
+    lines = source.splitlines()
+    above = ast.parse(re.split(rb'(?m)^\w+ = configure\(', source)[0]).body
+    return {node.targets[0].id: (ast.literal_eval(node.value),
+                                 lines[node.end_lineno - 1][node.end_col_offset:].decode().strip(' #'))
+            for node in above if isinstance(node, ast.Assign)}
 
 def check(key, value, settings, where, is_text=False):
-    """`value` (`is_text`: what follows the '=' of a flag) in the type of the default; None takes any type."""
+    """`value` (`is_text`: what follows a flag's first '=') in the default's type; None takes any type."""
     if key not in settings:
         near = ''.join(f'did you mean {name!r}? ' for name in difflib.get_close_matches(key, settings, 1))
         fail(f'unknown setting {key!r} in {where}: {near}--help lists all')
@@ -56,14 +54,10 @@ def configure(*scripts, argv=None, base=None):
     for file in (word for word in argv if not word.startswith('--')):
         if not Path(file).is_file():
             fail(f'config file {file!r} does not exist; flags are written --key=value')
-        for key, value in runpy.run_path(file).items():
-            if not key.startswith('_') and not hasattr(value, '__name__'):  # imports and functions
-                config[key] = check(key, value, settings, file)
-    for flag in (word for word in argv if word.startswith('--')):
-        key, equals, text = flag[2:].partition('=')  # only the first '=' splits
-        if not equals and type(config.get(key, True)) is not bool:
-            fail(f'--{key} needs a value: --{key}={settings[key][0]!r}')
-        config[key] = check(key, text if equals else 'true', settings, 'the command line', is_text=True)
+        config |= {key: check(key, value, settings, file) for key, value in runpy.run_path(file).items()
+                   if not key.startswith('_') and not hasattr(value, '__name__')}  # imports and functions
+    for key, equals, text in (word[2:].partition('=') for word in argv if word.startswith('--')):
+        config[key] = check(key, text if equals else True, settings, 'the command line', is_text=bool(equals))
     for key, (_, comment) in settings.items():
         choices = re.match(r"'[^']*'( \| '[^']*')+", comment)
         if choices and config[key] not in re.findall("'([^']*)'", choices[0]):

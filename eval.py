@@ -1,10 +1,8 @@
-"""Accuracy and pass@k of any checkpoint on any data sets.
+"""Accuracy and pass@k of any checkpoint on any data sets. No prompt is dropped and rules decide, also where
+published scores need a judge model. Takes train.py's settings too: a checkpoint's own, then files and flags.
 
     python eval.py --init_from=out/toy/best                                       as training evaluates
-    torchrun --nproc_per_node=8 eval.py config/geo3k.py --init_from=DIR_OR_HUB_ID --benchmarks=geo3k,mathverse
-
-Takes train.py's settings too: a checkpoint brings its own, files and flags come on top. No prompt is dropped
-and rules decide, also where published scores need a judge model."""
+    torchrun --nproc_per_node=8 eval.py config/geo3k.py --init_from=DIR_OR_HUB_ID --benchmarks=geo3k,wemath"""
 import json
 import math
 from importlib.metadata import version
@@ -41,18 +39,17 @@ def earlier(file, samples):
 
 def evaluate(policy, processor, questions, ends, config, temperature, top_p=1.0, samples=1, file=None):
     """Answer every question `samples` times -> one record per answer, in order, the same on all ranks.
-    Ranks share the questions, each counts once, seeds go with the question. `config`: train.py's settings.
-    file: a .jsonl that records are added to as they come; questions answered there are not asked again."""
+    `config`: train.py's settings. file: a .jsonl that records are added to as they come, to go on from."""
     rank, world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
     records = models.gather(earlier(file, samples) if file and rank == 0 else [])[0]
-    rest = sorted({*range(len(questions))} - {record['index'] for record in records})
+    rest = sorted({*range(len(questions))} - {record['index'] for record in records})  # not in file
     for start in trange(0, len(rest), 64 * world, desc='evaluating', disable=not file or rank > 0):
-        indices = rest[start + rank:start + 64 * world:world]
+        indices = rest[start + rank:start + 64 * world:world]  # ranks share them, each counts once
         asked = [questions[i] for i in indices]
         found = sampling.generate(
             policy, processor, [sampling.encode(question, processor, config) for question in asked], samples,
-            ends, [sampling.seed_of(config['seed'], i) for i in indices], config['max_response_tokens'],
-            config['max_tokens_in_flight'], temperature, top_p)
+            ends, [sampling.seed_of(config['seed'], i) for i in indices],  # seeds go with the question
+            config['max_response_tokens'], config['max_tokens_in_flight'], temperature, top_p)
         owner, texts, fresh = [t.slot for t in found], [t.text for t in found], []
         for n, scores in enumerate(rewarding.score(texts, owner, asked, config['reward'])):
             index, question = indices[owner[n]], asked[owner[n]]
@@ -91,16 +88,15 @@ def interval(*sets, draws=1000):
     return dict(zip(('95% from', '95% to'), means.quantile(torch.tensor([0.025, 0.975]).double()).tolist()))
 
 def breakdown(records):
-    """Accuracy of a set's parts: MathVerse's versions, MathVision's subjects, We-Math's steps. And We-Math's
-    own scores: a problem counts 1 if it and all (loosely: any) of its steps are right, 1/2 if all but it."""
+    """Accuracy of parts (MathVerse versions, MathVision subjects, We-Math steps); We-Math's own scores."""
     table = DataFrame(records)
     scores = table[table['part'] > ''].groupby('part')['accuracy'].mean().to_dict()
     table[['problem', 'step']] = table['id'].str.rpartition('_')[[0, 2]]  # '2steps_7 2steps', '1' or 'multi'
     if 'multi' in table['step'].values:
         steps = table.set_index(['problem', 'sample', 'step'])['accuracy'].unstack().dropna(subset='multi')
         whole, every, some = steps.pop('multi'), steps.min(axis=1), steps.max(axis=1)  # 0 or 1
-        scores['strict'] = (every * (1 + whole) / 2).mean()
-        scores['loose'] = (some * whole + every * (1 - whole) / 2).mean()
+        scores['strict'] = (every * (1 + whole) / 2).mean()  # problem and all steps right: 1, all but it: 1/2
+        scores['loose'] = (some * whole + every * (1 - whole) / 2).mean()  # it and a step: 1, all but it: 1/2
     return scores
 
 def main():

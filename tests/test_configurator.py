@@ -151,8 +151,8 @@ def test_booleans(settings):
     assert settings('--wandb=true')['wandb'] is True and settings('--wandb=True')['wandb'] is True
     assert settings('--wandb')['wandb'] is True
     assert settings('--verbose=false')['verbose'] is False and settings('--verbose=FALSE')['verbose'] is False
-    assert '--max_new_tokens' in refusal(settings, '--max_new_tokens')
-    assert '--out_dir' in refusal(settings, '--out_dir')
+    assert 'max_new_tokens = True (the command line) must be int' in refusal(settings, '--max_new_tokens')
+    assert 'out_dir = True (the command line) must be str' in refusal(settings, '--out_dir')
 
 
 def test_strings_stay_strings(settings):
@@ -268,7 +268,7 @@ def test_checks_hold_under_optimization(script):
     code = f'import sys, configurator; print(configurator.configure({str(script)!r}))'
     for flag, words in (('--learning_rate=fast', 'must be float'), ('--learning_rte=1', 'did you mean'),
                         ('--max_new_tokens=0', 'at least 1'),
-                        ('--max_new_tokens', 'needs a value'), ('nosuch.py', 'does not exist')):
+                        ('--max_new_tokens', 'must be int'), ('nosuch.py', 'does not exist')):
         done = subprocess.run([sys.executable, '-O', '-c', code, flag], capture_output=True, text=True,
                               cwd=ROOT)
         assert done.returncode == 1 and not done.stdout
