@@ -1,7 +1,6 @@
 # The paper's grounding run: Qwen3.5-9B on 50,000 elements of OS-Atlas, 8 GPUs of 80 GB. Not yet run by us.
 #   python data/prepare.py os_atlas --source=screens/FILE.json --limit=50000     (pictures unzipped beside it)
-out_dir, dataset, init_from = 'out/grounding', 'os_atlas', 'Qwen/Qwen3.5-9B'
-reward = 'grounding'  # format + IoU + center-in: 0 to 2.5
+out_dir, dataset, init_from, reward = 'out/grounding', 'os_atlas', 'Qwen/Qwen3.5-9B', 'grounding'
 prompt_suffix = ('\nReason inside <thinking> </thinking>. Then write the box as '
                  '\\boxed{[left, top, right, bottom]}, in thousandths of width and height.')
 max_prompt_tokens, max_response_tokens = 4096, 1024  # a screenshot of 1920 x 1080 takes 2,040
