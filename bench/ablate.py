@@ -1,5 +1,4 @@
 """The paper's tables, small: each row over several seeds, mean and 95 % interval, beside the paper's numbers.
-
     python bench/ablate.py table1 table7 --seeds=5 --jobs=2     rows stand in ablate.toml; no name: all tables
 Ended runs are not repeated, interrupted ones go on. Seconds are those of training steps alone."""
 import argparse
@@ -27,10 +26,11 @@ def run(job):
             with (folder / 'console.txt').open('a') as console:  # says why where it fails
                 subprocess.run([sys.executable, *command], stdout=console, stderr=console, check=True)
     log = pandas.read_json(folder / 'log.jsonl', lines=True)
-    known, unseen, _ = json.loads(next(folder.glob('eval_*.json')).read_text())['scores'].values()
-    return {'greedy': log['eval/accuracy'].dropna().iloc[-1], 'sampled': known['accuracy'],
-            'unseen': unseen['accuracy'], 'pass@16': unseen.get('pass@16'), 'seconds': log['time/step'].sum(),
-            'trained': log['trajectories_trained'].mean(), **log.filter(regex='^time/|^memory/').mean()}
+    sets = json.loads(next(folder.glob('eval_*.json')).read_text())['scores'].values()
+    scores = {f'{name} {key}': x for name, one in zip(('known', 'unseen'), sets) for key, x in one.items()}
+    return scores | log.filter(regex='^time/|^memory/').mean().to_dict() | {
+        'greedy': log['eval/accuracy'].dropna().iloc[-1], 'seconds': log['time/step'].sum(),
+        'trained': log['trajectories_trained'].mean(), 'last G': log['rollouts_per_question'].iloc[-1]}
 
 if __name__ == '__main__':
     parser = argparse.ArgumentParser(description='Runs and prints tables of ablate.toml')

@@ -1,4 +1,4 @@
-"""A geometry task and a small vision-language model, made on the spot: nothing to download, no GPU needed.
+"""Geometry tasks and a small vision-language model, made on the spot: nothing to download, no GPU needed.
 
 prepare(level=1) writes data/toy_geo/level1/{train,test,ood}.parquet and warm_start/: a real Qwen2.5-VL, its
 image processor and tokenizer, trained for 45-70 s on worked answers. toy.toml has texts and sizes. No text
@@ -17,19 +17,19 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tqdm import trange
 
 TOY = tomllib.loads(Path(__file__).with_name('toy.toml').read_text('utf-8'))
-PROBLEM, ANSWERS = TOY['problem'], TOY['answers']
+ANSWERS = TOY['answers']
 LEVELS = {int(level): table for level, table in TOY['levels'].items()}
 
 def sample_scene(level, w, h, rng):
-    """A shape w wide and h high: drawn to scale on level 1, with its sides as digits on level 2."""
-    shape, labels = 'rectangle', []
-    if level == 1:  # on a grid of 7 pixels
-        left, top = 7 * rng.randint(0, 8 - w), 7 * rng.randint(0, 8 - h)
-        right, bottom = left + 7 * w - 1, top + 7 * h - 1
-    else:
-        shape, labels = rng.choice(['rectangle', 'triangle']), [(h, 0, 1), (w, 2, 3)]  # digit, column, row
+    """A shape w wide and h high: drawn to scale on levels 1 and 3, with its sides as digits on level 2."""
+    shape, labels = 'rectangle' if level == 1 else rng.choice(['rectangle', 'triangle']), []
+    if level == 2:
+        labels = [(h, 0, 1), (w, 2, 3)]  # digit, column, row
         left, bottom = 14 + rng.randint(0, 6), 41 - rng.randint(0, 6)
         right, top = left + rng.randint(27, 35), bottom - rng.randint(27, 35)
+    else:  # on a grid of 7 pixels
+        left, top = 7 * rng.randint(0, 8 - w), 7 * rng.randint(0, 8 - h)
+        right, bottom = left + 7 * w - 1, top + 7 * h - 1
     corners = [(left, top), (left, bottom), (right, bottom), (right, top)][:3 if shape == 'triangle' else 4]
     picture = Image.new('RGB', (56, 56), 'white')  # 4 x 4 patches of 14 x 14
     draw = ImageDraw.Draw(picture)
@@ -37,7 +37,8 @@ def sample_scene(level, w, h, rng):
     for digit, column, row in labels:
         glyph = Image.frombytes('1', (3, 5), bytes.fromhex(TOY['digits'][digit])).resize((6, 10))
         draw.bitmap((14 * column, 14 * row + 2), glyph, fill='black')
-    return dict(shape=shape, w=w, h=h, picture=picture, key=crc32(repr([corners, labels]).encode()))
+    return dict(shape=shape, w=w, h=h, picture=picture, key=crc32(repr([corners, labels]).encode()),
+                box=[left / 56, top / 56, (right + 1) / 56, (bottom + 1) / 56])
 
 def demonstration(scene, kind, sloppy, rng):
     """A worked answer and its result; the recipe is a wrong one with probability `sloppy`."""
@@ -47,7 +48,8 @@ def demonstration(scene, kind, sloppy, rng):
     c = k if k * k == cc else rf'\sqrt{{ {cc} }}' if k == 1 else rf'{k} \sqrt{{ {cc // (k * k)} }}'
     values = dict(scene, a=a, b=b, s=s, s3=s + a, s4=2 * s, p=p, aa=a * a, bb=b * b, cc=cc, c=c,
                   half=rf'\frac{{ {p} }}{{ 2 }}' if p % 2 else p // 2, sum=' + '.join([str(a)] * b),
-                  count=' , '.join(map(str, range(a, p + 1, a))), abc=s + k if c == k else f'{s} + {c}')
+                  count=' , '.join(map(str, range(a, p + 1, a))), abc=s + k if c == k else f'{s} + {c}',
+                  **dict(zip(('left', 'top', 'right', 'bottom'), (round(1000 * x) for x in scene['box']))))
     facts = ' '.join(rng.sample(ANSWERS['facts'], 2)).format(**values)
     steps = rng.choice(ANSWERS[shape][kind]['wrong' if rng.random() < sloppy else 'right']).format(**values)
     result = steps.replace(' , ', ' = ').split(' = ')[-1]
@@ -68,8 +70,9 @@ def sample_questions(level, split, count, rng):
             return rng.sample(list(found.values()), count)
 
 def make_model():
-    """-> untrained model, tokenizer (a word or a whole number below 200 is a token), image processor."""
-    words = TOY['tokenizer']['additional_special_tokens'] + TOY['words'].split() + list(map(str, range(200)))
+    """-> untrained model, tokenizer (a word or a whole number below 192 is a token), image processor."""
+    words = TOY['tokenizer']['additional_special_tokens'] + TOY['words'].split()
+    words += [*map(str, range(192)), *TOY['box_words'].split()]
     core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token='<unk>'))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=core, **TOY['tokenizer'])
@@ -79,26 +82,26 @@ def make_model():
 
 def prepare(folder='data/toy_geo', level=1, seed=0, effort=1.0):
     """Write `folder`/level1. `effort` scales the warm start: 0.02 makes an untrained model within seconds."""
-    target, rng = Path(folder) / f'level{level}', random.Random(seed)
+    target, rng, problem = Path(folder) / f'level{level}', random.Random(seed), LEVELS[level]['problem']
     new = target.with_name(f'{target.name}_{random.SystemRandom().getrandbits(32)}')  # renamed at the end
     new.mkdir(parents=True)
     for split, count in TOY['rows'].items():
-        rows = [{'id': f'{split}-{i}', 'problem': PROBLEM.format(kind), 'images': [scene['picture']],
-                 'answer': demonstration(scene, kind, 0, rng)[1], 'choices': []}
+        rows = [{'id': f'{split}-{i}', 'problem': problem.format(kind, **scene), 'images': [scene['picture']],
+                 'answer': demonstration(scene, kind, 0, rng)[1], 'choices': [], 'box': scene['box']}
                 for i, (scene, kind) in enumerate(sample_questions(level, split, count, rng))]
         Dataset.from_list(rows).cast_column('choices', [Value('string')]).to_parquet(new / f'{split}.parquet')
     with torch.random.fork_rng(devices=[]):  # leaves the caller's random numbers alone
         torch.manual_seed(seed)
         model, tokenizer, processor = make_model()
     shown = sample_questions(level, 'train', round(2000 * min(1, effort)) + 64, rng)  # for the warm start
-    chat = [{'role': 'user', 'content': PROBLEM.replace('<image>', TOY['picture'])}]
+    chat = [{'role': 'user', 'content': problem.replace('<image>', TOY['picture'])}]
     prompt = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
     wrong, steps = LEVELS[level]['wrong'], 1 + round(effort * LEVELS[level]['steps'])
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.01)
     rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, steps, pct_start=0.05, cycle_momentum=False)
     for _ in trange(steps, desc=f'warm start of {target}'):
         batch = rng.sample(shown, 32)
-        texts = [prompt.format(kind) + demonstration(scene, kind, wrong[kind], rng)[0]
+        texts = [prompt.format(kind, **scene) + demonstration(scene, kind, wrong[kind], rng)[0]
                  for scene, kind in batch]
         pictures = processor([scene['picture'] for scene, _ in batch], return_tensors='pt')
         ids = tokenizer(texts, padding=True, return_tensors='pt')['input_ids']  # [B, L]

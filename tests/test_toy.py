@@ -11,12 +11,15 @@ os.environ['HF_HUB_OFFLINE'] = '1'
 os.environ['HF_DATASETS_DISABLE_PROGRESS_BARS'] = '1'
 import torch  # noqa: E402
 from datasets import Dataset  # noqa: E402
+from PIL import ImageChops  # noqa: E402
 from transformers import AutoImageProcessor, AutoTokenizer, Qwen2_5_VLForConditionalGeneration  # noqa: E402
 
 import data.toy as toy  # noqa: E402
+from reward import grounding_reward  # noqa: E402
 
 PROMPT = ('<|im_start|> user <|vision_start|>{}<|vision_end|> What is the {} of the shape? <|im_end|> '
           '<|im_start|> assistant')
+QUESTION = 'What is the {} of the shape?'
 FORMAT = re.compile(r'<thinking>.*</thinking>.*\\boxed\{.*\}.*', re.DOTALL)
 
 
@@ -31,12 +34,18 @@ def boxed(text):
 def worked_out(scene, kind):
     """The right answer as a number, by other means than the recipes'."""
     w, h, triangle = scene['w'], scene['h'], scene['shape'] == 'triangle'
+    if kind == 'box':  # around all points that are not white
+        dark = ImageChops.invert(scene['picture'].convert('L')).getbbox()
+        return [edge / 56 for edge in dark]
     diagonal = (w ** 2 + h ** 2) ** 0.5
     return {'area': w * h / (2 if triangle else 1), 'diagonal': diagonal,
             'perimeter': w + h + (diagonal if triangle else w + h)}[kind]
 
 
 def value(latex):
+    """Of a number; of a box, its four."""
+    if len(latex.split()) == 4 and latex.replace(' ', '').isdigit():
+        return [int(number) / 1000 for number in latex.split()]
     python = re.sub(r'\\frac\{ (\d+) \}\{ 2 \}', r'\1 / 2', latex)
     python = re.sub(r'(\d+) \\sqrt', r'\1 * \\sqrt', python)
     return eval(re.sub(r'\\sqrt\{ (\d+) \}', r'\1 ** 0.5', python))
@@ -55,7 +64,7 @@ def test_rows_on_disk(folder, tmp_path):
     for split, count in toy.TOY['rows'].items():
         rows = Dataset.from_parquet(str(folder / f'{split}.parquet'), cache_dir=str(tmp_path))
         assert rows.num_rows == count and len(set(rows['id'])) == count
-        assert set(rows.column_names) == {'id', 'problem', 'images', 'answer', 'choices'}
+        assert set(rows.column_names) == {'id', 'problem', 'images', 'answer', 'choices', 'box'}
         for row in rows:
             assert row['problem'].count('<image>') == len(row['images']) == 1 and row['choices'] == []
         seen[split] = {pixels(row['images'][0]) for row in rows}
@@ -103,8 +112,19 @@ def test_worked_answers(level):
                 ways[kind, scene['shape']].add(re.sub(r'\d+', '0', decoded))
             else:
                 lucky += value(answer) == pytest.approx(worked_out(scene, kind))
-    assert len(ways) == (2 if level == 1 else 6) and min(map(len, ways.values())) >= 3
+    assert len(ways) == (6 if level == 2 else 2) and min(map(len, ways.values())) >= 3
     assert lucky < 0.1 * 300, 'wrong recipes are wrong, but for coincidences like 2 + 2 = 2 * 2'
+
+
+def test_right_boxes_get_all_points():
+    """Level 3: right recipes earn format, IoU 1 and center-in; wrong ones a part, by chance rarely all."""
+    rng, earned = random.Random(0), {0: [], 1: []}
+    for scene, kind in toy.sample_questions(3, 'train', 100, rng):
+        for sloppy, rewards in earned.items():
+            text = toy.demonstration(scene, kind, sloppy, rng)[0].removesuffix(' <|im_end|>')
+            rewards.append(sum(grounding_reward(text, scene['box']).values()))
+    assert earned[0] == pytest.approx([2.5] * 100)
+    assert min(earned[1]) > 0.5 and sum(reward > 2.4 for reward in earned[1]) < 10
 
 
 def test_same_seed_same_toy(tmp_path, folder):
@@ -141,7 +161,7 @@ def test_model_tokenizer_and_processor_agree(folder):
     inputs = processor([scene['picture']], return_tensors='pt')
     images = int(inputs['image_grid_thw'].prod()) // 4
     assert images == 4 and inputs['pixel_values'].shape == (16, 3 * 2 * 14 * 14)
-    content = [{'type': 'image'}, {'type': 'text', 'text': toy.PROBLEM.format(kind).removeprefix('<image>')}]
+    content = [{'type': 'image'}, {'type': 'text', 'text': QUESTION.format(kind)}]
     text = tokenizer.apply_chat_template(
         [{'role': 'user', 'content': content}], tokenize=False, add_generation_prompt=True)
     ids = tokenizer(text.replace('<|image_pad|>', '<|image_pad|>' * images), return_tensors='pt')['input_ids']
