@@ -1,7 +1,8 @@
 """How fast, against what people use: one process, the same model, questions and updates (see speed.toml).
-    python bench/speed.py long short --max_steps=3 --cpu_threads=2   SmolLM2 on sums; flags are train.py's
+    python bench/speed.py long short memory --max_steps=3     SmolLM2 on sums; flags are train.py's
 TRL's GRPOTrainer joins in where it is installed (pip install trl), and takes most of the time."""
 import runpy
+import subprocess
 import sys
 import tempfile
 import time
@@ -62,3 +63,5 @@ if __name__ == '__main__':
     for key, own in TABLE['ratios']:
         table[f'{key} / that of {own}'] = table[key].div(table[key].xs(own, level=1), level=0)
     print(table.round(2).T.to_string(na_rep=''))
+    if 'memory' in words:  # of log-probs: a test measures it, in processes of their own
+        subprocess.run([sys.executable, '-m', 'pytest', *TABLE['memory']], cwd=sys.path[0], check=True)

@@ -2,7 +2,11 @@
 import json
 
 import pytest
-from helpers import read_log, run_train
+from helpers import ROOT, read_log, run_train
+
+import rollout
+from model import Policy, load
+from rollout import load_questions
 
 @pytest.fixture(scope='module')
 def shown(level):
@@ -27,18 +31,47 @@ def test_speed_table(shown):
 
 
 def test_plot(tmp_path):
-    """Two seeds of one method, one of another, over steps and over minutes."""
+    """Two seeds of one method, one of another, over steps, over minutes and over a setting."""
     pytest.importorskip('seaborn')
     for name in 'a_seed=1', 'a_seed=2', 'b_seed=1':
-        records = [{'config': {}}, {'step': 0, 'eval/accuracy': 0.1}] + [
+        records = [{'config': {'tau': len(name) / 10}}, {'step': 0, 'eval/accuracy': 0.1}] + [
             {'step': step, 'eval/accuracy': 0.1 * step, 'trajectories_trained': 3, 'time/step': 1.5}
             for step in range(1, 6)]
         (tmp_path / name).mkdir()
         (tmp_path / name / 'log.jsonl').write_text(''.join(json.dumps(record) + '\n' for record in records))
-    for x in 'step', 'minutes':
+    for x in 'step', 'minutes', 'tau':
         runs = tmp_path.glob('*_seed=?')
         run_train(*runs, f'--to={tmp_path}/{x}.png', f'--x={x}', script='bench/plot.py')
         assert (tmp_path / f'{x}.png').stat().st_size > 10_000
+
+
+def test_correlation(level, tmp_path):
+    """Figure 5: similarity and cosine of pairs are bounded, equal answers among them; the weights stay."""
+    pytest.importorskip('seaborn')
+    text = run_train(f'--init_from={level}/warm_start', f'--dataset={level}', '--questions_per_step=8',
+                     tmp_path / 'figure.png', script='bench/correlation.py')
+    every, _, *lines = text[text.rindex('latest\n') + 7:].splitlines()
+    assert (tmp_path / 'figure.png').stat().st_size > 10_000
+    other, rows = lines[3], {line.split()[0]: line.split()[1:] for line in lines[:3] + lines[5:]}
+    assert int(every.split()[0]) >= int(other.split()[0]) > 0, 'some of all pairs are of different answers'
+    assert set(rows) == {'1-grams', '2-grams', '3-grams'}
+    assert all(-1 <= float(number) <= 1 for pair in rows.values() for number in pair)
+
+
+def test_gradients_of_pairs(level, monkeypatch):
+    """A direction is that of the loss: of unit length, opposite for the opposite advantage, its own twin."""
+    pytest.importorskip('seaborn')
+    monkeypatch.syspath_prepend(ROOT / 'bench')
+    import correlation
+    model, processor = load(level / 'warm_start')
+    row = load_questions(level / 'train.parquet', 'train')[0]
+    config = {'system_prompt': '', 'examples': [], 'prompt_suffix': ''}
+    names = {'policy': Policy(model), 'sampling': rollout, 'device': 'cpu', 'prompts': {0: rollout.encode(
+        row, processor, config)}}
+    up, down, other = (correlation.gradient(rollout.Trajectory(0, ids, [], 0, advantage=A), names)
+                       for ids, A in (([9, 8, 2], 1.0), ([9, 8, 2], -0.5), ([11, 12, 13, 2], 1.0)))
+    assert up.norm().item() == pytest.approx(1, abs=1e-4)
+    assert (up @ down).item() == pytest.approx(-1, abs=1e-4) and abs(up @ other) < 0.99
 
 
 def test_ablation_table(tmp_path):
