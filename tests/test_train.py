@@ -119,7 +119,7 @@ def test_checkpoint(first, level):
     assert (out / 'latest').resolve() == out / 'step_000003'
     latest = out / 'latest'
     for name in ('model.safetensors', 'config.json', 'generation_config.json', 'tokenizer.json',
-                 'tokenizer_config.json', 'preprocessor_config.json', 'state.json', 'rank0.pt'):
+                 'tokenizer_config.json', 'processor_config.json', 'state.json', 'rank0.pt'):
         assert (latest / name).is_file(), name
     state = json.loads((latest / 'state.json').read_text())
     assert state['step'] == 3 and state['world'] == 1 and state['ars']['rollouts'] == 4
