@@ -1,5 +1,5 @@
 """How fast, against what people use: one process, the same model, questions and updates (see speed.toml).
-    python bench/speed.py long short memory --max_steps=3     SmolLM2 on sums; flags are train.py's
+    python bench/speed.py toy memory --max_steps=3     no word: SmolLM2 on sums, memory; flags are train.py's
 TRL's GRPOTrainer joins in where it is installed (pip install trl), and takes most of the time."""
 import runpy
 import subprocess
@@ -49,7 +49,7 @@ def trl(names, out):
     return time.perf_counter() - start
 
 if __name__ == '__main__':
-    table, words = {}, sys.argv[1:]
+    table, words = {}, sys.argv[1:] or TABLE['default']
     for setting in [word for word in words if word in TABLE['settings']] or TABLE['with_trl']:
         flags = TABLE['settings'][setting] + TABLE['common'] + [w for w in words if w.startswith('--')]
         with tempfile.TemporaryDirectory() as out:
