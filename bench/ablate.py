@@ -51,7 +51,7 @@ if __name__ == '__main__':
         table, groups = BOOK['tables'][name], rows.drop(columns='table').groupby('row', sort=False)
         means, halves = groups.mean(), groups.sem() * BOOK['student'][min(args.seeds, 10)]
         shown = means.map('{:.3f}'.format) + halves.map(' ± {:.3f}'.format).replace(' ± nan', '')
-        bases = [row.partition(' + ')[0] if ' + ' in row else means.index[0] for row in means.index]
+        bases = [x.partition(' + ')[0] if ' + ' in means.index[-1] else means.index[0] for x in means.index]
         shown['speed'] = (means['seconds'][bases].to_numpy() / means['seconds']).round(2)
         shown['paper'] = [paper for _, paper in table['rows'].values()]
         print(f'\n{name}: {table["title"]}; {args.seeds} seeds\n{shown[table["columns"]].to_string()}')
