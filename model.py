@@ -237,5 +237,5 @@ class MasterAdamW(torch.optim.AdamW):
 
 def make_optimizer(parameters, world, **settings):
     """MasterAdamW, its states sharded over ranks (ZeRO-1) where there are several."""
-    return MasterAdamW(parameters, **settings) if world == 1 else ZeroRedundancyOptimizer(
-        parameters, optimizer_class=MasterAdamW, **settings)
+    return MasterAdamW(parameters, fused=True, **settings) if world == 1 else ZeroRedundancyOptimizer(
+        parameters, optimizer_class=MasterAdamW, fused=True, **settings)

@@ -168,7 +168,7 @@ reference = None if beta == 0 else models.Policy(
 wrapped = policy if world == 1 else torch.nn.parallel.DistributedDataParallel(
     policy, device_ids=[device] if cuda else None, forward_sync_buffers=False, gradient_as_bucket_view=True)
 optimizer = models.make_optimizer(policy.parameters(), world, lr=learning_rate, betas=(beta1, beta2),
-                                  weight_decay=weight_decay, fused=True)
+                                  weight_decay=weight_decay)
 adaptive, prompt_filter = ars.AdaptiveRollouts(rollouts_per_question, max_steps), ars.PromptFilter()
 rules = {  # what is worth training on: response ids and advantages of one question -> indices
     'mdap': lambda ids, A, generator: mdap.select(ids, A, tau, ngram),
