@@ -1,5 +1,4 @@
 """Settings from a script's own first lines, from config files and from the command line, all checked.
-
     python train.py config/geo3k.py config/tiny_vl.py --tau=1   files in order, then flags: the last word wins
 A script assigns its settings (`tau = 0.8  # what it means`) above its call of configure(), a config file some
 of them; it is run: use only files you trust. Names must exist, types are the defaults', and comments bind:

@@ -1,6 +1,5 @@
 """Accuracy and pass@k of any checkpoint on any data sets. No prompt is dropped and rules decide, also where
 published scores need a judge model. Takes train.py's settings too: a checkpoint's own, then files and flags.
-
     python eval.py --init_from=out/toy/best                                       as training evaluates
     torchrun --nproc_per_node=8 eval.py config/geo3k.py --init_from=DIR_OR_HUB_ID --benchmarks=geo3k,wemath"""
 import json

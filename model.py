@@ -1,5 +1,4 @@
 """The policy: load it, run it on prompts, take log-probs with it, step it, save it.
-
     model, processor = load('Qwen/Qwen2.5-VL-7B-Instruct', dtype=torch.bfloat16, device='cuda')
     logps, entropy = Policy(model)(prompts, owner, ids, mask)  # both [K, T]; `prompts` are encoded questions
 Any causal language model of transformers, with or without pictures. A prompt is computed once, its cache
@@ -29,6 +28,10 @@ class PictureProcessor(transformers.Qwen2_5_VLProcessor):
     """Qwen-VL's own without the part for videos, which wants torchvision."""
     def __init__(self, image_processor, tokenizer, chat_template=None):
         super().__init__(image_processor, tokenizer, chat_template=chat_template or tokenizer.chat_template)
+
+    def save_pretrained(self, folder):  # one file a part, as the Hub's checkpoints have them
+        self.image_processor.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
 
 def load(init_from, dtype=torch.float32, device='cpu', attn_implementation='sdpa', min_pixels=0, max_pixels=0,
          trust_remote_code=False):
@@ -94,8 +97,9 @@ def save(folder, model, processor, state, optimizer=None):
             if mine:
                 aside.mkdir(parents=True, exist_ok=True)
             if mine and optimizer is not None:
-                shard = getattr(optimizer, 'optim', optimizer).state_dict()
-                torch.save({'optimizer': shard, 'rng': torch.get_rng_state()}, aside / f'rank{rank}.pt')
+                own = getattr(optimizer, 'optim', optimizer)
+                shard = {'state': own.state_dict()['state'], 'masters': own.param_groups[0]['params']}
+                torch.save(shard | {'rng': torch.get_rng_state()}, aside / f'rank{rank}.pt')
             if mine and rank == 0:
                 model.save_pretrained(aside)
                 processor.save_pretrained(aside)
@@ -128,9 +132,9 @@ def load_optimizer(folder, optimizer):
     """This rank's shard of the optimizer and its random state, as save() wrote them."""
     shard = torch.load(Path(folder, f'rank{os.environ.get("RANK", 0)}.pt'), 'cpu', weights_only=True)
     optimizer = getattr(optimizer, 'optim', optimizer)
-    params = [p for group in optimizer.param_groups for p in group['params']]
-    for p, state in ((params[i], state) for i, state in shard['optimizer']['state'].items()):
-        optimizer.state[p] = {key: x.to(p.device) for key, x in state.items()}  # torch's own would cast them
+    optimizer.load_state_dict(optimizer.state_dict() | {'state': shard['state']})
+    for master, saved in zip(optimizer.param_groups[0]['params'], shard['masters'], strict=True):
+        master.copy_(saved)
     torch.set_rng_state(shard['rng'])
 
 def collate(prompts, device):
@@ -223,19 +227,20 @@ class Policy(torch.nn.Module):
 
 class MasterAdamW(torch.optim.AdamW):
     """AdamW in fp32: weights in bf16 get masters in fp32, or steps of 1e-6 would round away."""
+    def __init__(self, groups, **settings):
+        self.weights = [p for group in groups for p in group['params']]
+        super().__init__([p.detach().float() for p in self.weights], fused=True, **settings)  # fp32: the same
+
     @torch.no_grad()
     def step(self):
-        params = [p for group in self.param_groups for p in group['params'] if p.grad is not None]
-        weights = [p.data for p in params]
-        for p in params:  # for the step, each is its own master
-            gradient, p.grad = p.grad.float(), None
-            p.data, p.grad = self.state[p].get('master', p.data.float()), gradient
+        for p, master in zip(self.weights, self.param_groups[0]['params']):
+            master.grad = None if p.grad is None else p.grad.float()
         super().step()
-        for p, weight in zip(params, weights):
-            self.state[p]['master'] = p.data
-            p.data = weight.copy_(p.data)
+        for p, master in zip(self.weights, self.param_groups[0]['params']):
+            p.copy_(master)
+            master.grad = None
 
 def make_optimizer(parameters, world, **settings):
     """MasterAdamW, its states sharded over ranks (ZeRO-1) where there are several."""
-    return MasterAdamW(parameters, fused=True, **settings) if world == 1 else ZeroRedundancyOptimizer(
-        parameters, optimizer_class=MasterAdamW, fused=True, **settings)
+    return MasterAdamW([{'params': parameters}], **settings) if world == 1 else ZeroRedundancyOptimizer(
+        parameters, optimizer_class=MasterAdamW, **settings)

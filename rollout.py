@@ -1,5 +1,4 @@
 """Questions -> prompts -> trajectories, sampled in batches by the model in training, on its own device.
-
     questions = load_questions('geo3k', 'train')                                 problem, images, answer, ...
     prompts = [encode(question, processor, config) for question in questions]    unpadded tensors
     trajectories = generate(policy, processor, prompts, 8, ends, seeds, 2048)    8 of each question

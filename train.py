@@ -189,7 +189,7 @@ say(f'{model.num_parameters() / 1e6:.2f}M parameters in {model.dtype} on {device
     f'sampling: temperature {temperature}, no top-p, no top-k, no penalties; '
     f'forbidden ids {policy.forbidden.nonzero()[:, 0].tolist()}, end ids {ends}')
 if ratio != 'token' and (average == 'token' or clip_high > 0.01):
-    say(f'warning: ratio = {ratio} wants average = seq, not {average}, and clips near 4e-4, not {clip_high}')
+    say(f'warning: ratio = {ratio} wants average = seq, clip_high near 4e-4; here {average}, {clip_high}')
 signals, last, stopping = [], False, False  # SIGTERM, Ctrl-C: the step is finished and saved
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda number, _: signals.append(number))
@@ -360,7 +360,7 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
             optimizer.step()
         else:
             say(f'warning: step {step}: gradient norm {norms[-1]}, this update is skipped')
-        optimizer.zero_grad(set_to_none=True)
+        policy.zero_grad()
     policy.eval()
     state['bad_steps'] = 0 if all(norm < torch.inf for norm in norms) else state['bad_steps'] + 1
     if state['bad_steps'] > max_bad_steps:
@@ -418,7 +418,6 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
     if stopping and not last:
         say(f'stopped by a signal after step {step}; --auto_resume goes on from {out_dir}/latest')
         raise SystemExit(128 + signal.SIGTERM)
-say(f'done: {state["updates"]} updates in {state["step"]} steps, best eval/accuracy {state["best"]:.3f}; '
-    f'eval.py opens {out_dir}/latest')
+say(f'done: {state["updates"]} updates, best accuracy {state["best"]:.3f}; eval.py opens {out_dir}/latest')
 if world > 1:
     torch.distributed.destroy_process_group()

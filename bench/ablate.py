@@ -44,8 +44,9 @@ if __name__ == '__main__':
             for seed in range(1, args.seeds + 1) for name in args.tables or BOOK['tables']
             for row, (words, _) in BOOK['tables'][name]['rows'].items()}
     once = list(dict.fromkeys(jobs.values()))  # rows that stand in two tables
-    with ThreadPoolExecutor(args.jobs) as pool:  # the first one alone, as it may have to make the toy
-        found = dict(zip(once, [run(once[0]), *pool.map(run, once[1:])]))
+    with ThreadPoolExecutor(args.jobs) as pool:  # one of each setting alone, as it may have to make the toy
+        found = {job: run(job) for job in {job[1]: job for job in once}.values()}
+        found |= zip(once, pool.map(run, once))
     runs = pandas.DataFrame({'table': name, 'row': row} | found[job] for (name, row, _), job in jobs.items())
     for name, rows in runs.groupby('table', sort=False):
         table, groups = BOOK['tables'][name], rows.drop(columns='table').groupby('row', sort=False)

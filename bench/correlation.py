@@ -19,7 +19,7 @@ def gradient(t, names):
 if __name__ == '__main__':
     *words, picture = sys.argv[1:]
     with tempfile.TemporaryDirectory() as out:
-        names, _ = train(words + TABLE['one_step'], out)
+        names, _ = train(TABLE['one_step'] + words, out)
     mdap, pairs = names['mdap'], []
     for group in names['groups']:
         for rows in mdap.advantage_groups([t.advantage for t in group]):

@@ -38,7 +38,7 @@ def sample_scene(level, w, h, rng):
         glyph = Image.frombytes('1', (3, 5), bytes.fromhex(TOY['digits'][digit])).resize((6, 10))
         draw.bitmap((14 * column, 14 * row + 2), glyph, fill='black')
     return dict(shape=shape, w=w, h=h, picture=picture, key=crc32(repr([corners, labels]).encode()),
-                box=[left / 56, top / 56, (right + 1) / 56, (bottom + 1) / 56])
+                box=[round(1000 * edge / 56) for edge in (left, top, right + 1, bottom + 1)])
 
 def demonstration(scene, kind, sloppy, rng):
     """A worked answer and its result; the recipe is a wrong one with probability `sloppy`."""
@@ -48,8 +48,7 @@ def demonstration(scene, kind, sloppy, rng):
     c = k if k * k == cc else rf'\sqrt{{ {cc} }}' if k == 1 else rf'{k} \sqrt{{ {cc // (k * k)} }}'
     values = dict(scene, a=a, b=b, s=s, s3=s + a, s4=2 * s, p=p, aa=a * a, bb=b * b, cc=cc, c=c,
                   half=rf'\frac{{ {p} }}{{ 2 }}' if p % 2 else p // 2, sum=' + '.join([str(a)] * b),
-                  count=' , '.join(map(str, range(a, p + 1, a))), abc=s + k if c == k else f'{s} + {c}',
-                  **dict(zip(('left', 'top', 'right', 'bottom'), (round(1000 * x) for x in scene['box']))))
+                  count=' , '.join(map(str, range(a, p + 1, a))), abc=s + k if c == k else f'{s} + {c}')
     facts = ' '.join(rng.sample(ANSWERS['facts'], 2)).format(**values)
     steps = rng.choice(ANSWERS[shape][kind]['wrong' if rng.random() < sloppy else 'right']).format(**values)
     result = steps.replace(' , ', ' = ').split(' = ')[-1]
@@ -72,7 +71,6 @@ def sample_questions(level, split, count, rng):
 def make_model():
     """-> untrained model, tokenizer (a word or a whole number below 192 is a token), image processor."""
     words = TOY['tokenizer']['additional_special_tokens'] + TOY['words'].split()
-    words += [*map(str, range(192)), *TOY['box_words'].split()]
     core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token='<unk>'))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=core, **TOY['tokenizer'])

@@ -2,8 +2,10 @@
 import json
 
 import pytest
+import torch
 from helpers import ROOT, read_log, run_train
 
+import losses
 import rollout
 from model import Policy, load
 from rollout import load_questions
@@ -33,8 +35,8 @@ def test_speed_table(shown):
 def test_plot(tmp_path):
     """Two seeds of one method, one of another, over steps, over minutes and over a setting."""
     pytest.importorskip('seaborn')
-    for name in 'a_seed=1', 'a_seed=2', 'b_seed=1':
-        records = [{'config': {'tau': len(name) / 10}}, {'step': 0, 'eval/accuracy': 0.1}] + [
+    for name, tau in ('a_seed=1', 0.2), ('a_seed=2', 0.2), ('b_seed=1', 0.8):
+        records = [{'config': {'tau': tau}}, {'step': 0, 'eval/accuracy': 0.1}] + [
             {'step': step, 'eval/accuracy': 0.1 * step, 'trajectories_trained': 3, 'time/step': 1.5}
             for step in range(1, 6)]
         (tmp_path / name).mkdir()
@@ -46,7 +48,7 @@ def test_plot(tmp_path):
 
 
 def test_correlation(level, tmp_path):
-    """Figure 5: similarity and cosine of pairs are bounded, equal answers among them; the weights stay."""
+    """Figure 5: all pairs and those of different answers are printed, and a figure comes out."""
     pytest.importorskip('seaborn')
     text = run_train(f'--init_from={level}/warm_start', f'--dataset={level}', '--questions_per_step=8',
                      tmp_path / 'figure.png', script='bench/correlation.py')
@@ -59,19 +61,27 @@ def test_correlation(level, tmp_path):
 
 
 def test_gradients_of_pairs(level, monkeypatch):
-    """A direction is that of the loss: of unit length, opposite for the opposite advantage, its own twin."""
+    """The direction is that in which losses.policy_loss falls, the policy itself being the old one; so it is
+    opposite for the opposite advantage, whatever its size, and another one for other tokens."""
     pytest.importorskip('seaborn')
     monkeypatch.syspath_prepend(ROOT / 'bench')
     import correlation
     model, processor = load(level / 'warm_start')
     row = load_questions(level / 'train.parquet', 'train')[0]
-    config = {'system_prompt': '', 'examples': [], 'prompt_suffix': ''}
-    names = {'policy': Policy(model), 'sampling': rollout, 'device': 'cpu', 'prompts': {0: rollout.encode(
-        row, processor, config)}}
-    up, down, other = (correlation.gradient(rollout.Trajectory(0, ids, [], 0, advantage=A), names)
-                       for ids, A in (([9, 8, 2], 1.0), ([9, 8, 2], -0.5), ([11, 12, 13, 2], 1.0)))
-    assert up.norm().item() == pytest.approx(1, abs=1e-4)
+    prompt = rollout.encode(row, processor, {'system_prompt': '', 'examples': [], 'prompt_suffix': ''})
+    names = {'policy': Policy(model), 'sampling': rollout, 'device': 'cpu', 'prompts': {0: prompt}}
+    answers = [rollout.Trajectory(0, ids, [], 0, advantage=A)
+               for ids, A in (([9, 8, 2], 1.0), ([9, 8, 2], -0.5), ([11, 12, 13, 2], 1.0))]
+    up, down, other = (correlation.gradient(t, names) for t in answers)
     assert (up @ down).item() == pytest.approx(-1, abs=1e-4) and abs(up @ other) < 0.99
+    for t, direction in zip(answers, (up, down, other)):
+        inputs = rollout.pack([t], names['prompts'], 'cpu')
+        logps, _ = names['policy'](*inputs)
+        loss, _ = losses.policy_loss(
+            logps, logps.detach(), torch.tensor([t.advantage]), inputs[-1], clip_low=0.2, clip_high=0.3)
+        pieces = torch.autograd.grad(losses.average(loss, inputs[-1]), [*model.parameters()])
+        whole = torch.cat([piece.flatten() for piece in pieces])
+        assert (whole @ direction / whole.norm()).item() == pytest.approx(-1, abs=1e-4)
 
 
 def test_ablation_table(tmp_path):

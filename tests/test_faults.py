@@ -370,7 +370,7 @@ def test_a_step_without_signal_changes_nothing(small, launch, tmp_path):
     for run in 'equal', 'cut':
         assert distance(tmp_path / run / 'latest', start) == 0
         shard = torch.load(tmp_path / run / 'latest' / 'rank0.pt', weights_only=True)
-        assert shard['optimizer']['state'] == {}
+        assert shard['state'] == {}
         for record in read_log(tmp_path / run)[2:]:
             assert record['updates'] == 0 and all(value == value for value in record.values())
 
