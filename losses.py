@@ -43,7 +43,7 @@ def kl_penalty(logps, ref_logps, kind='k3'):
     return {'k3': (near.exp() - near - 1).clamp(-10, 10), 'k1': -d, 'abs': d.abs(), 'k2': d ** 2 / 2}[kind]
 
 def average(values, mask, how='token', count=None):
-    """[K, T] -> scalar: the mean over tokens ('token'), or over responses of their token means ('seq').
+    """[K, T] and a bool mask -> mean over tokens ('token'), or over responses of their token means ('seq').
     count: tokens or responses (also empty ones) of a whole update, whose parts add up; None: of this one."""
     if how not in ('token', 'seq'):
         raise ValueError(f"how={how!r}: use 'token' or 'seq'")
