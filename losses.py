@@ -43,11 +43,12 @@ def kl_penalty(logps, ref_logps, kind='k3'):
     return {'k3': (near.exp() - near - 1).clamp(-10, 10), 'k1': -d, 'abs': d.abs(), 'k2': d ** 2 / 2}[kind]
 
 def average(values, mask, how='token', count=None):
-    """[K, T] and a bool mask -> mean over tokens ('token'), or over responses of their token means ('seq').
+    """[K, T] -> scalar: the mean over tokens ('token'), or over responses of their token means ('seq').
     count: tokens or responses (also empty ones) of a whole update, whose parts add up; None: of this one."""
     if how not in ('token', 'seq'):
         raise ValueError(f"how={how!r}: use 'token' or 'seq'")
-    values, here = torch.where(mask.bool(), values, 0), mask.sum()        # [K, T], tokens
+    mask = mask.bool()
+    values, here = torch.where(mask, values, 0), mask.sum()               # [K, T], tokens
     if how == 'seq':
         values, here = values.sum(1) / mask.sum(1).clamp(min=1), len(mask)               # [K], responses
     return values.sum() / max(here if count is None else count, 1)

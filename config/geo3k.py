@@ -1,4 +1,4 @@
-# torchrun --standalone --nproc_per_node=8 train.py config/geo3k.py    after python data/prepare.py geo3k
+# torchrun --standalone --nproc_per_node=8 train.py config/geo3k.py   8 GPUs of 80 GB; prepare.py geo3k first
 # Paper (4 x H20, 25 epochs): 55.9 % of 601 test questions after 13.9 hours; plain GRPO: 53.7 %, 29.7 hours.
 out_dir, dataset, init_from = 'out/geo3k', 'geo3k', 'Qwen/Qwen2.5-VL-7B-Instruct'
 prompt_suffix = ('\nReason step by step inside <thinking> </thinking> before you answer. '

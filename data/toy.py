@@ -17,8 +17,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from tqdm import trange
 
 TOY = tomllib.loads(Path(__file__).with_name('toy.toml').read_text('utf-8'))
-ANSWERS = TOY['answers']
-LEVELS = {int(level): table for level, table in TOY['levels'].items()}
+ANSWERS, LEVELS = TOY['answers'], {int(level): table for level, table in TOY['levels'].items()}
 
 def sample_scene(level, w, h, rng):
     """A shape w wide and h high: drawn to scale on levels 1 and 3, with its sides as digits on level 2."""
@@ -69,7 +68,7 @@ def sample_questions(level, split, count, rng):
             return rng.sample(list(found.values()), count)
 
 def make_model():
-    """-> untrained model, tokenizer (a word or a whole number below 192 is a token), image processor."""
+    """-> untrained model, tokenizer (a token for each of its words in toy.toml), image processor."""
     words = TOY['tokenizer']['additional_special_tokens'] + TOY['words'].split()
     core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token='<unk>'))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

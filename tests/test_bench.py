@@ -8,7 +8,6 @@ from helpers import ROOT, read_log, run_train
 import losses
 import rollout
 from model import Policy, load
-from rollout import load_questions
 
 @pytest.fixture(scope='module')
 def shown(level):
@@ -67,7 +66,7 @@ def test_gradients_of_pairs(level, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / 'bench')
     import correlation
     model, processor = load(level / 'warm_start')
-    row = load_questions(level / 'train.parquet', 'train')[0]
+    row = rollout.load_questions(level / 'train.parquet', 'train')[0]
     prompt = rollout.encode(row, processor, {'system_prompt': '', 'examples': [], 'prompt_suffix': ''})
     names = {'policy': Policy(model), 'sampling': rollout, 'device': 'cpu', 'prompts': {0: prompt}}
     answers = [rollout.Trajectory(0, ids, [], 0, advantage=A)

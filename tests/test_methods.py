@@ -443,7 +443,7 @@ def test_gspo_does_not_depend_on_micro_batches(ratio, small, launch, level, tmp_
     assert distance(tmp_path / 'whole/latest', level / 'warm_start') > 1e-4
 
 
-def test_doubtful_combinations_are_told(small, launch, level, tmp_path):
+def test_doubtful_combinations_are_told(small, launch, tmp_path):
     """L10: a sequence ratio with token averages or with GRPO's clip range; and settings that cannot be."""
     flags = [*small, '--max_steps=1', f'--out_dir={tmp_path}']
     text = launch(*flags, '--ratio=sequence', before=COIN)
