@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+from contextlib import suppress
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -120,12 +121,10 @@ def newest(out_dir, say):
     """The newest whole checkpoint out_dir/step_*, that of latest/ before all; or None. Warns of torn ones."""
     latest, folders = Path(out_dir, 'latest').resolve().name, Path(out_dir).glob('step_??????')
     for folder in sorted(folders, key=lambda x: (x.name == latest, os.path.getmtime(x)), reverse=True):
-        try:
+        with suppress(OSError, ValueError):
             files = json.loads((folder / 'state.json').read_text()).get('files', {})
             if files == {name: (folder / name).stat().st_size for name in files}:
                 return folder
-        except (OSError, ValueError):
-            pass
         say(f'warning: {folder} is torn, as files in it are missing or cut off: skipped')
 
 def load_optimizer(folder, optimizer):

@@ -190,6 +190,9 @@ say(f'{model.num_parameters() / 1e6:.2f}M parameters in {model.dtype} on {device
     f'forbidden ids {policy.forbidden.nonzero()[:, 0].tolist()}, end ids {ends}')
 if ratio != 'token' and (average == 'token' or clip_high > 0.01):
     say(f'warning: ratio = {ratio} wants average = seq, clip_high near 4e-4; here {average}, {clip_high}')
+if os.environ.get('TORCHELASTIC_USE_AGENT_STORE') == 'True' and os.environ['TORCHELASTIC_MAX_RESTARTS'] > '0':
+    say('warning: after a restart by torchrun ranks can hang, as its store still has the addresses of those '
+        'that ended; set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 where it starts')
 signals, last, stopping = [], False, False  # SIGTERM, Ctrl-C: the step is finished and saved
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda number, _: signals.append(number))
@@ -386,10 +389,9 @@ while state['step'] < max_steps and not 0 < epochs * per_epoch <= state['drawn']
         'questions_skipped': drawn - state['drawn'] - len(asked), 'trajectories_sampled': len(sampled),
         'updates': sum(norm < torch.inf for norm in norms), 'trajectories_trained': len(trained),
         'tokens_sampled': sum(len(t.ids) for t in sampled), 'reward/mean': fmean(t.reward for t in sampled),
-        'tokens_trained': sum(len(t.ids) for t in trained),
-        'rollout/length': fmean(len(t.ids) for t in sampled),
+        'tokens_trained': sum(len(t.ids) for t in trained), 'prune/kept_mean': fmean(map(len, kept)),
+        'rollout/length': fmean(len(t.ids) for t in sampled), 'prune/kept_max': max(map(len, kept)),
         **{f'reward/{key}': fmean(t.parts[key] for t in sampled) for key in sampled[0].parts},
-        'prune/kept_mean': fmean(map(len, kept)), 'prune/kept_max': max(map(len, kept)),
         'prune/flat_groups': fmean(not any(t.advantage for t in group) for group, _ in visits),
         'rollout/truncated': fmean(t.truncated for t in sampled),
         **dict(zip(('loss/policy', 'loss/kl', 'loss/clip_fraction', 'loss/entropy'), totals.tolist())),

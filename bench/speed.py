@@ -41,9 +41,8 @@ def trl(names, out):
         out, per_device_train_batch_size=8 * len(prompts) // updates, steps_per_generation=updates,
         max_steps=updates, max_completion_length=names['max_response_tokens'], **TABLE['trl'])
     rows = Dataset.from_list([{'prompt': processor.decode(prompt['input_ids'])} for prompt in prompts])
-    trainer = GRPOTrainer(
-        names['model'], lambda completions, **_: [float(coin(text, None)) for text in completions], config,
-        train_dataset=rows, processing_class=processor)
+    trainer = GRPOTrainer(names['model'], lambda completions, **_: [coin(text, None) for text in completions],
+                          config, train_dataset=rows, processing_class=processor)
     start = time.perf_counter()
     trainer.train()
     return time.perf_counter() - start
