@@ -213,13 +213,14 @@ class Policy(torch.nn.Module):
             # a rank without pictures still has to take part in the reduction of the vision tower's gradients
             hidden = hidden + 0 * sum(weight.view(-1)[0] for weight in self.vision.parameters())
         size = max(1, LOGITS_AT_ONCE // len(self.forbidden))
-        pieces = zip(hidden[mask].split(size), ids[mask].split(size))  # [m, H], [m]; of all: M
-        scores = [checkpoint(self.score, *piece, use_reentrant=False) for piece in pieces]
+        pieces = [*zip(hidden[mask].split(size), ids[mask].split(size))]  # [m, H], [m]; of all: M
+        scores = [checkpoint(self.score, *piece, use_reentrant=False) if pieces[1:] else self.score(*piece)
+                  for piece in pieces]  # the logits of several are computed again in backward
         full = torch.zeros(mask.shape, device=ids.device)
         return tuple(full.masked_scatter(mask, torch.cat(parts)) for parts in zip(*scores))
 
     def score(self, hidden, ids):
-        """Log-probs, entropies [m] of `ids` [m] after `hidden` [m, H]; backward computes the logits again."""
+        """Log-probs, entropies [m] of `ids` [m] after `hidden` [m, H]."""
         everything = self.logits(hidden).log_softmax(-1)  # [m, V]
         frozen = everything.detach()
         return everything.gather(-1, ids[:, None])[:, 0], -(frozen.exp() * frozen).sum(-1)

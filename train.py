@@ -191,8 +191,7 @@ say(f'{model.num_parameters() / 1e6:.2f}M parameters in {model.dtype} on {device
 if ratio != 'token' and (average == 'token' or clip_high > 0.01):
     say(f'warning: ratio = {ratio} wants average = seq, clip_high near 4e-4; here {average}, {clip_high}')
 if os.environ.get('TORCHELASTIC_USE_AGENT_STORE') == 'True' and os.environ['TORCHELASTIC_MAX_RESTARTS'] > '0':
-    say('warning: after a restart by torchrun ranks can hang, as its store still has the addresses of those '
-        'that ended; set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 where it starts')
+    say('warning: torchrun may hang at a restart: set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 where it starts')
 signals, last, stopping = [], False, False  # SIGTERM, Ctrl-C: the step is finished and saved
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda number, _: signals.append(number))
